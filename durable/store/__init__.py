@@ -1,0 +1,1 @@
+"""The only SQL: one statement a function, every change of state guarded by the table of moves."""

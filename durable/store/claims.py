@@ -1,0 +1,213 @@
+"""The two statements of every step, claim and settle, on psycopg's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg import Connection
+from psycopg.rows import class_row, tuple_row
+
+from durable.clock import Clock
+from durable.ids import new_id
+from durable.schema import quoted
+from durable.states import (
+    EXECUTION_MOVES,
+    TERMINAL,
+    WORKFLOW_MOVES,
+    ExecutionState,
+    StopRequest,
+    WorkflowState,
+)
+from durable.store.rows import Claim, LostClaim
+from durable.verdicts import Plan
+
+_CLAIM = f"""
+WITH held AS (
+    SELECT id FROM durable.workflows
+    WHERE id = (SELECT workflow_id FROM durable.executions WHERE id = %(execution)s)
+      AND name = %(name)s
+      AND state IN ({quoted(WORKFLOW_MOVES.origins(WorkflowState.PERFORMING))})
+    FOR NO KEY UPDATE
+), claimed AS (
+    UPDATE durable.executions e
+    SET state = '{ExecutionState.IN_PROGRESS}', claim = %(token)s, worker = %(worker)s,
+        started_at = {{now}}, lease_until = {{now}} + %(lease)s
+    FROM held
+    WHERE e.id = %(execution)s AND e.workflow_id = held.id
+      AND e.state IN ({quoted(EXECUTION_MOVES.origins(ExecutionState.IN_PROGRESS))})
+      AND (e.scheduled_for <= {{now}} OR %(early)s)
+    RETURNING e.*
+), performing AS (
+    UPDATE durable.workflows w SET state = '{WorkflowState.PERFORMING}'
+    FROM claimed WHERE w.id = claimed.workflow_id
+    RETURNING w.*
+), taken AS (
+    DELETE FROM durable.outbox o USING claimed WHERE o.execution_id = claimed.id
+)
+SELECT c.id AS execution_id, c.claim AS token, w.id AS workflow_id, w.name, w.version, c.step, c.attempt,
+       c.reattempts, c.crashes, c.idempotency_key, c.resume_input, c.scheduled_for, c.started_at,
+       w.hero_type, w.hero_key, {{presence}} AS hero_present, w.queue, w.priority, w.unique_key, w.created_at,
+       w.input, w.data
+FROM claimed c JOIN performing w ON w.id = c.workflow_id
+"""
+
+_SETTLE = f"""
+WITH held AS (
+    SELECT id, stop_requested, stop_reason,
+           CASE WHEN stop_requested = '{StopRequest.CANCEL}' THEN '{WorkflowState.CANCELED}'
+                WHEN stop_requested = '{StopRequest.PAUSE}' AND %(state)s = '{WorkflowState.READY}'
+                THEN '{WorkflowState.PAUSED}'
+                ELSE %(state)s END AS next_state
+    FROM durable.workflows
+    WHERE id = %(workflow)s AND state = '{WorkflowState.PERFORMING}'
+    FOR NO KEY UPDATE
+), ended AS (
+    UPDATE durable.executions e
+    SET state = %(execution_state)s, outcome = %(outcome)s, reason = %(ended_because)s, finished_at = {{now}},
+        claim = NULL, lease_until = NULL,
+        result = %(result)s::jsonb, error_class = %(error_class)s, error_message = %(error_message)s,
+        error_traceback = %(error_traceback)s
+    FROM held
+    WHERE e.id = %(execution)s AND e.workflow_id = held.id AND e.claim = %(token)s
+      AND e.state = '{ExecutionState.IN_PROGRESS}'
+      AND (NOT %(expired)s OR e.lease_until < {{now}})
+    RETURNING e.workflow_id, e.step, e.resume_input
+), moved AS (
+    UPDATE durable.workflows w
+    SET state = held.next_state,
+        step = %(step)s,
+        reason = CASE WHEN held.next_state = %(state)s AND held.stop_requested IS DISTINCT FROM
+                           '{StopRequest.CANCEL}' THEN %(reason)s ELSE held.stop_reason END,
+        data = coalesce(%(data)s::jsonb, w.data),
+        result = %(workflow_result)s::jsonb,
+        ended_at = CASE WHEN held.next_state IN ({quoted(TERMINAL)}) THEN {{now}} END,
+        stop_requested = NULL, stop_reason = NULL
+    FROM held, ended
+    WHERE w.id = held.id AND w.id = ended.workflow_id
+    RETURNING w.id, w.state, w.name, w.queue, w.priority
+), scheduled AS (
+    INSERT INTO durable.executions
+        (id, workflow_id, step, state, attempt, reattempts, crashes, idempotency_key, resume_input, scheduled_for)
+    SELECT %(next_id)s::uuid, moved.id, %(next_step)s, '{ExecutionState.SCHEDULED}', %(attempt)s, %(reattempts)s,
+           %(crashes)s, %(idempotency_key)s::uuid, CASE WHEN ended.step = %(next_step)s THEN ended.resume_input END,
+           {{now}} + %(wait)s
+    FROM moved, ended WHERE %(next_id)s::uuid IS NOT NULL AND moved.state NOT IN ({quoted(TERMINAL)})
+    RETURNING id, workflow_id, scheduled_for
+), sent AS (
+    INSERT INTO durable.outbox (execution_id, name, queue, priority, due_at)
+    SELECT s.id, moved.name, moved.queue, moved.priority, s.scheduled_for
+    FROM scheduled s JOIN moved ON moved.id = s.workflow_id AND moved.state = '{WorkflowState.READY}'
+)
+SELECT state FROM moved
+"""
+
+_LOST = """
+SELECT e.id AS execution_id, e.claim AS token, w.id AS workflow_id, w.name, e.step, e.attempt, e.reattempts,
+       e.crashes, e.idempotency_key, e.worker
+FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
+WHERE e.lease_until < {now} AND e.id > %(after)s
+ORDER BY e.id LIMIT %(limit)s
+"""
+
+
+def claim(
+    conn: Connection[Any],
+    clock: Clock,
+    execution_id: UUID,
+    *,
+    name: str,
+    worker: str,
+    lease: timedelta,
+    presence: str = "NULL::boolean",
+    early: bool = False,
+) -> Claim | None:
+    """Take one scheduled execution; None if it is not to be had: gone, early, paused, or someone else's.
+
+    `presence` is SQL over `w` that tells whether the hero is still there.
+    """
+    values = {
+        "execution": execution_id,
+        "name": name,
+        "token": new_id(),
+        "worker": worker,
+        "lease": lease,
+        "early": early,
+    }
+    with conn.cursor(row_factory=class_row(Claim)) as cursor:
+        return cursor.execute(_CLAIM.format(now=clock.sql, presence=presence), values).fetchone()
+
+
+def settle(
+    conn: Connection[Any],
+    clock: Clock,
+    held: Claim | LostClaim,
+    plan: Plan,
+    *,
+    data: str | None = None,
+    expired: bool = False,
+) -> WorkflowState | None:
+    """Write what an execution came to, and what follows; return the workflow's state.
+
+    None means the claim was lost, and nothing was written. With `expired`, only a claim whose lease ran out is ended.
+    """
+    if not WORKFLOW_MOVES.allow(WorkflowState.PERFORMING, plan.workflow):
+        raise AssertionError(f"no move from performing to {plan.workflow}")
+    values = {**_ended(held, plan), **_moved(plan, data), **_scheduled(plan), "expired": expired}
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(_SETTLE.format(now=clock.sql), values).fetchone()
+    return None if row is None else WorkflowState(row[0])
+
+
+def lost_claims(conn: Connection[Any], clock: Clock, *, after: UUID, limit: int) -> list[LostClaim]:
+    """Return claims whose lease ran out, in key order from a key on."""
+    with conn.cursor(row_factory=class_row(LostClaim)) as cursor:
+        return cursor.execute(_LOST.format(now=clock.sql), {"after": after, "limit": limit}).fetchall()
+
+
+def state_of(conn: Connection[Any], workflow_id: UUID) -> WorkflowState | None:
+    """Return where a workflow stands, for a settle that does not know whether it was committed."""
+    found = conn.execute("SELECT state FROM durable.workflows WHERE id = %s", (workflow_id,)).fetchone()
+    return None if found is None else WorkflowState(found[0])
+
+
+def _ended(held: Claim | LostClaim, plan: Plan) -> Mapping[str, object]:
+    failure = plan.failure
+    return {
+        "workflow": held.workflow_id,
+        "execution": held.execution_id,
+        "token": held.token,
+        "execution_state": plan.execution.value,
+        "outcome": plan.outcome.value,
+        "ended_because": plan.ended_because,
+        "result": plan.result,
+        "error_class": failure and failure.error_class,
+        "error_message": failure and failure.message,
+        "error_traceback": failure and failure.traceback,
+    }
+
+
+def _moved(plan: Plan, data: str | None) -> Mapping[str, object]:
+    return {
+        "state": plan.workflow.value,
+        "step": plan.step,
+        "reason": plan.reason,
+        "data": data,
+        "workflow_result": plan.workflow_result,
+    }
+
+
+def _scheduled(plan: Plan) -> Mapping[str, object]:
+    upcoming = plan.next
+    next_id = None if upcoming is None else new_id()
+    return {
+        "next_id": next_id,
+        "next_step": upcoming and upcoming.step,
+        "attempt": upcoming and upcoming.attempt,
+        "reattempts": upcoming and upcoming.reattempts,
+        "crashes": upcoming and upcoming.crashes,
+        "idempotency_key": (upcoming and upcoming.idempotency_key) or next_id,
+        "wait": upcoming and upcoming.wait,
+    }
