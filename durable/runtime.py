@@ -1,0 +1,178 @@
+"""The one global: settings, engine, clock and sessions of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.orm import Mapper, Session
+
+from durable.clock import Clock
+from durable.errors import DurableError, InvalidHero, NotConfigured
+from durable.settings import Settings
+
+
+@dataclass(frozen=True)
+class Place:
+    """A caller's session, in whose transaction something is to happen."""
+
+    session: Session
+    mapper: Mapper[Any] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether there is a transaction to join."""
+        return self.session.in_transaction()
+
+    def connection(self) -> Connection:
+        """Return the session's connection, beginning its transaction if need be."""
+        arguments = {} if self.mapper is None else {"mapper": self.mapper}
+        return self.session.connection(bind_arguments=arguments)
+
+
+class Runtime:
+    """What the engine works with. Nothing is opened before it is needed, so it may be made before a fork."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        engine: Engine | None = None,
+        session_factory: Callable[[], Session] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.clock = Clock()
+        self.worker = uuid4().hex
+        self._engine = engine and _checked(engine)
+        self._session_factory = session_factory
+        self._identities: dict[Engine, tuple[str, ...]] = {}
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of the database that holds the workflows and their heroes."""
+        if self._engine is None:
+            self._engine = _make_engine(self.settings.database_url)
+        return self._engine
+
+    def session(self) -> Session:
+        """Make a session for a step."""
+        session = Session(self.engine) if self._session_factory is None else self._session_factory()
+        session.expire_on_commit = False
+        return session
+
+    @contextmanager
+    def transaction(self, place: Place | None = None) -> Iterator[Connection]:
+        """Give the caller's open transaction, else one of our own that is committed at the end."""
+        if place is not None and place.open:
+            yield place.connection()
+            return
+        with self.engine.begin() as conn:
+            yield conn
+
+    @contextmanager
+    def statement(self) -> Iterator[Connection]:
+        """Give a connection on which each statement is a transaction of its own."""
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            yield conn
+
+    @contextmanager
+    def hot(self) -> Iterator[psycopg.Connection[Any]]:
+        """Give psycopg's own connection, each statement a transaction of its own."""
+        with self.statement() as conn:
+            driver = driver_connection(conn)
+            try:
+                yield driver
+            finally:
+                if driver.closed:
+                    conn.invalidate()
+
+    def check_same_database(self, place: Place, what: str) -> None:
+        """Refuse a session of another database: what it commits would not be one with our rows."""
+        engine = place.session.get_bind(place.mapper).engine
+        if engine is self._engine:
+            return
+        if engine.dialect.name != "postgresql":
+            raise InvalidHero(
+                f"{what} lives in a {engine.dialect.name} database: the session must be one of the Postgres "
+                "database that durable is configured with"
+            )
+        with self.engine.connect() as ours:
+            if self._identity(self.engine, ours) != self._identity(engine, place.connection()):
+                raise InvalidHero(
+                    f"{what} lives in the database {engine.url.database!r}, the workflows in "
+                    f"{self.engine.url.database!r}: use a session of the same database, they commit together"
+                )
+
+    def _identity(self, engine: Engine, conn: Connection) -> tuple[str, ...]:
+        if engine not in self._identities:
+            row = conn.execute(
+                text("SELECT system_identifier::text, current_database()::text FROM pg_control_system()")
+            ).one()
+            self._identities[engine] = tuple(row)
+        return self._identities[engine]
+
+
+def driver_connection(conn: Connection) -> psycopg.Connection[Any]:
+    """Return psycopg's own connection."""
+    driver = conn.connection.driver_connection
+    if not isinstance(driver, psycopg.Connection):
+        raise DurableError(f"durable runs steps through psycopg 3, not {type(driver).__module__}")
+    return driver
+
+
+def _make_engine(url: str | None) -> Engine:
+    if not url:
+        raise NotConfigured
+    try:
+        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
+    except ArgumentError:
+        raise DurableError(
+            "cannot read the database URL: it looks like postgresql://user:password@host:5432/database"
+        ) from None
+    _check_backend(parsed.get_backend_name())
+    return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=20)
+
+
+def _checked(engine: Engine) -> Engine:
+    _check_backend(engine.dialect.name)
+    return engine
+
+
+def _check_backend(name: str) -> None:
+    if name != "postgresql":
+        raise DurableError(f"durable needs Postgres, not {name}: give it the database of your heroes")
+
+
+_current: Runtime | None = None
+
+
+def configure(
+    *,
+    engine: Engine | None = None,
+    session_factory: Callable[[], Session] | None = None,
+    **settings: Any,
+) -> Runtime:
+    """Tell durable its database and settings; what is not given comes from the environment.
+
+    Give the `engine` your application already has, or a `database_url`. `session_factory` makes the sessions that
+    steps see as `self.session`.
+    """
+    return use(Runtime(Settings(**settings), engine=engine, session_factory=session_factory))
+
+
+def use(runtime: Runtime) -> Runtime:
+    """Make a runtime the one of this process."""
+    global _current
+    _current = runtime
+    return runtime
+
+
+def current() -> Runtime:
+    """Return the runtime of this process."""
+    return _current or configure()
