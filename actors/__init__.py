@@ -1,0 +1,1 @@
+"""The example application: a small shop, its models and its workflows."""
