@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from typing import Any, Generic
 from uuid import UUID
@@ -24,11 +27,12 @@ from durable.options import ClassOptions
 from durable.runtime import Place, Runtime
 from durable.steps import Definition
 from durable.store import births
-from durable.store.rows import Birth, Newborn, WorkflowRow
+from durable.store.rows import Birth, Inserted, Newborn, WorkflowRow
 
 HeroT = TypeVar("HeroT", default=Any)
 
-BATCH = 5_000
+BATCH = 2_000
+WRITERS = 2
 _TRIES = 10
 
 
@@ -107,21 +111,51 @@ def create(
 def create_many(
     runtime: Runtime, plans: Plans, birth: Birth, many: Iterable[Any], value: object, *, session: Session | None
 ) -> Created[Any]:
-    """Create a workflow for each hero whose slot is free, some thousands in a statement."""
-    created: list[UUID] = []
-    skipped: list[Any] = []
+    """Create a workflow for each hero whose slot is free, some thousands in a statement.
+
+    Batches that commit by themselves are written by threads, while the next ones are made here.
+    """
+    done: Created[Any] = Created([], [])
     given = read_input(runtime, plans, value)
-    for batch in _batches(many):
-        place = _common_place(runtime, batch, session)
-        newborns = [_conceive(plans, hero, given, key=None) for hero in batch]
-        with _writing(runtime, place) as conn:
-            inserted = births.insert(conn, runtime.clock, birth, newborns)
-        for newborn, hero in zip(newborns, batch, strict=True):
-            if newborn.id in inserted.ids:
-                created.append(newborn.id)
+    under_way: deque[_Batch] = deque()
+    with ThreadPoolExecutor(WRITERS, thread_name_prefix="durable-create") as writers:
+        for heroes_of_batch in _batches(many):
+            place = _common_place(runtime, heroes_of_batch, session)
+            newborns = [_conceive(plans, hero, given, key=None) for hero in heroes_of_batch]
+            write = partial(_write, runtime, birth, newborns, place)
+            inserted = writers.submit(write) if place is None else _finished(write())
+            under_way.append(_Batch(heroes_of_batch, newborns, inserted))
+            if len(under_way) > WRITERS:
+                under_way.popleft().report_to(done)
+        for batch in under_way:
+            batch.report_to(done)
+    return done
+
+
+@dataclass(frozen=True)
+class _Batch:
+    heroes: Sequence[Any]
+    newborns: Sequence[Newborn]
+    inserted: Future[Inserted]
+
+    def report_to(self, done: Created[Any]) -> None:
+        ids = self.inserted.result().ids
+        for newborn, hero in zip(self.newborns, self.heroes, strict=True):
+            if newborn.id in ids:
+                done.created.append(newborn.id)
             else:
-                skipped.append(hero)
-    return Created(created, skipped)
+                done.skipped.append(hero)
+
+
+def _write(runtime: Runtime, birth: Birth, newborns: Sequence[Newborn], place: Place | None) -> Inserted:
+    with _writing(runtime, place) as conn:
+        return births.insert(conn, runtime.clock, birth, newborns)
+
+
+def _finished(inserted: Inserted) -> Future[Inserted]:
+    future: Future[Inserted] = Future()
+    future.set_result(inserted)
+    return future
 
 
 def _conceive(plans: Plans, hero: object, given: Input, *, key: str | None) -> Newborn:

@@ -291,7 +291,7 @@ def test_ten_thousand_workflows_are_a_handful_of_statements(runtime, session, co
 
     commits, statements = counted(lambda: Renewal.create_many([*heroes, *heroes[:7]]))
 
-    assert (Renewal.count(), statements <= 4, commits <= 4) == (10_000, True, True)
+    assert (Renewal.count(), statements <= 8, commits <= 8) == (10_000, True, True)
 
 
 def test_create_many_joins_the_session_that_its_heroes_share(runtime, session):
