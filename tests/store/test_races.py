@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Barrier
 
 import pytest
@@ -69,6 +70,14 @@ def wide(runtime):
     pool._max_overflow = overflow
 
 
+def late(runtime, round_trips, call):
+    """Make a call after some round trips to the server, so that over the rounds each side comes first."""
+    with runtime.hot() as conn:
+        for _ in range(round_trips):
+            conn.execute("SELECT 1")
+    return call()
+
+
 def kinds(results):
     """Count what came back, by kind."""
     return Counter(type(result).__name__ for result in results)
@@ -104,12 +113,13 @@ def test_of_two_callers_resuming_one_succeeds(runtime, at_once, subscription):
 def test_pause_against_a_settle_is_never_lost(runtime, at_once, new_subscription):
     hero = new_subscription()
     seen = Counter()
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         workflow = Renewal.create(hero)
         held = claim_id(runtime, workflow.name, workflow.current_execution.id)
 
         paused, settled = at_once(
-            lambda w=workflow: Renewal.get(w.id).pause("hold"), lambda h=held: settle(runtime, Renewal, h)
+            partial(Renewal.get(workflow.id).pause, "hold"),
+            partial(late, runtime, number % 8, partial(settle, runtime, Renewal, held)),
         )
 
         workflow.refresh()
@@ -119,19 +129,19 @@ def test_pause_against_a_settle_is_never_lost(runtime, at_once, new_subscription
         seen[str(settled)] += 1
         workflow.cancel()
     assert not violations(runtime.engine)
-    assert set(seen) <= {"ready", "paused"}
+    assert set(seen) == {"ready", "paused"}
 
 
 def test_cancel_against_a_claim_is_never_lost(runtime, at_once, new_subscription):
     hero = new_subscription()
     seen = Counter()
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         workflow = Renewal.create(hero)
         execution = workflow.current_execution
 
         canceled, held = at_once(
-            lambda w=workflow: Renewal.get(w.id).cancel("enough"),
-            lambda e=execution: claim_id(runtime, Renewal.options.name, e.id),
+            partial(Renewal.get(workflow.id).cancel, "enough"),
+            partial(late, runtime, number % 8, partial(claim_id, runtime, workflow.name, execution.id)),
         )
 
         assert isinstance(canceled, Renewal)
@@ -141,19 +151,19 @@ def test_cancel_against_a_claim_is_never_lost(runtime, at_once, new_subscription
         assert (workflow.refresh().state, workflow.reason) == ("canceled", "enough")
         assert [e.state for e in workflow.history] == ["completed" if held else "canceled"]
         seen["claimed" if held else "canceled"] += 1
-    assert sum(seen.values()) == ROUNDS
+    assert set(seen) == {"claimed", "canceled"}
 
 
 def test_skip_against_a_claim_leaves_the_step_skipped_or_run_never_both(runtime, at_once, new_subscription):
     hero = new_subscription()
     seen = Counter()
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         workflow = Renewal.create(hero)
         execution = workflow.current_execution
 
         skipped, held = at_once(
-            lambda w=workflow: Renewal.get(w.id).skip(),
-            lambda e=execution: claim_id(runtime, Renewal.options.name, e.id),
+            Renewal.get(workflow.id).skip,
+            partial(late, runtime, number % 8, partial(claim_id, runtime, workflow.name, execution.id)),
         )
 
         assert (held is None) == isinstance(skipped, Renewal)
@@ -165,7 +175,7 @@ def test_skip_against_a_claim_leaves_the_step_skipped_or_run_never_both(runtime,
         assert history == [("first", "completed" if held else "skipped"), ("second", "scheduled")]
         seen["claimed" if held else "skipped"] += 1
         workflow.cancel()
-    assert sum(seen.values()) == ROUNDS
+    assert set(seen) == {"claimed", "skipped"}
 
 
 def test_a_claim_that_waits_for_a_verb_sees_what_the_verb_did(runtime, pool, session, subscription):
