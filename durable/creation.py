@@ -50,11 +50,11 @@ class Plans:
 
     options: ClassOptions
     definition: Definition
-    input_type: Any
+    input_adapter: TypeAdapter[Any] | None
 
     def read(self, stored: object) -> object:
         """Return a stored input as steps see it."""
-        return stored if self.input_type is None else TypeAdapter(self.input_type).validate_python(stored)
+        return stored if self.input_adapter is None else self.input_adapter.validate_python(stored)
 
     def birth(self, *, wait: timedelta | None, priority: int | None) -> Birth:
         """Return what all workflows created now have in common."""
@@ -182,13 +182,12 @@ class Input:
 def read_input(runtime: Runtime, plans: Plans, value: object) -> Input:
     """Check an input against what the class says of it, or raise `InvalidInput`."""
     typed = value
-    if plans.input_type is not None:
-        adapter = TypeAdapter(plans.input_type)
+    if plans.input_adapter is not None:
         try:
-            typed = adapter.validate_python(value)
+            typed = plans.read(value)
         except ValidationError as error:
             raise InvalidInput(f"the input of {plans.options.name} is not right: {error}") from None
-        value = adapter.dump_python(typed, mode="json")
+        value = plans.input_adapter.dump_python(typed, mode="json")
     return Input(typed, encode_input(runtime, value, f"the input of {plans.options.name}"))
 
 
@@ -235,9 +234,10 @@ def _common_place(runtime: Runtime, batch: Sequence[Any], session: Session | Non
     if len(sessions) > 1:
         raise InvalidHero("these heroes belong to different sessions: say which one with session=...")
     (joined,) = sessions or {None}
-    if joined is not None and joined.new:
-        joined.flush()
-    return place_of(runtime, batch[0], joined)
+    place = place_of(runtime, batch[0], joined)
+    if place is not None and place.session.new:
+        place.session.flush()
+    return place
 
 
 def _batches(many: Iterable[Any]) -> Iterator[Sequence[Any]]:

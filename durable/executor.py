@@ -145,9 +145,15 @@ class Performance:
         if claim.hero_type is None or claim.hero_present:
             return
         if claim.hero_present is None:
-            self.workflow_class.know_hero(type(self.context.hero()))
+            self._look_for_hero()
         elif not self.workflow_class.options.may_proceed_without_hero:
             self.context.end(verdicts.hero_gone())
+
+    def _look_for_hero(self) -> None:
+        """Load a hero of a class not seen here before; the next claim will tell by itself."""
+        hero = self.context.hero()
+        if hero is not None:
+            self.workflow_class.know_hero(type(hero))
 
     def _skips(self, step: Step) -> bool:
         if isinstance(step.skip_if, bool):

@@ -313,7 +313,7 @@ class ClassBody(dict[str, Any]):
             if value is not unset
         }
         if isinstance(given, str):
-            policy = self._within(name, lambda: ExceptionPolicy(given, **limits))  # type: ignore[arg-type]
+            policy = self._within(name, lambda: ExceptionPolicy(given, **limits))  # type: ignore[arg-type]  # it checks itself
             return StepPolicies((Rule(policy, policy.max_reattempts),), unconditional=True)
         if limits:
             raise self._wrong(name, f'{" and ".join(limits)} without on_exception="reattempt": it has nothing to limit')

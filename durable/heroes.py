@@ -111,11 +111,6 @@ def presence(hero_types: Iterable[type]) -> str:
     return f"CASE w.hero_type {known} ELSE NULL::boolean END" if known else "NULL::boolean"
 
 
-def declared_types(names: Iterable[str]) -> list[type]:
-    """Return the declared classes among these stored types."""
-    return [_declared[name] for name in names if name in _declared]
-
-
 @cache
 def _presence(hero_class: type) -> str | None:
     mapper = mapper_of(hero_class)

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TypeAlias
 
 from durable.errors import NotJson
-
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 
 _DEEPEST = 200
 _MOST_BITS = 10_000

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Mapper, Session
 
 from durable.clock import Clock
 from durable.errors import DurableError, InvalidHero, NotConfigured
 from durable.settings import Settings
+from durable.store import databases
 
 
 @dataclass(frozen=True)
@@ -102,20 +104,18 @@ class Runtime:
                 f"{what} lives in a {engine.dialect.name} database: the session must be one of the Postgres "
                 "database that durable is configured with"
             )
-        with self.engine.connect() as ours:
-            if self._identity(self.engine, ours) != self._identity(engine, place.connection()):
-                raise InvalidHero(
-                    f"{what} lives in the database {engine.url.database!r}, the workflows in "
-                    f"{self.engine.url.database!r}: use a session of the same database, they commit together"
-                )
-
-    def _identity(self, engine: Engine, conn: Connection) -> tuple[str, ...]:
         if engine not in self._identities:
-            row = conn.execute(
-                text("SELECT system_identifier::text, current_database()::text FROM pg_control_system()")
-            ).one()
-            self._identities[engine] = tuple(row)
-        return self._identities[engine]
+            self._identities[engine] = databases.identity(place.connection())
+        if self._identities[engine] != self._own_identity:
+            raise InvalidHero(
+                f"{what} lives in the database {engine.url.database!r}, the workflows in "
+                f"{self.engine.url.database!r}: use a session of the same database, they commit together"
+            )
+
+    @cached_property
+    def _own_identity(self) -> tuple[str, ...]:
+        with self.statement() as conn:
+            return databases.identity(conn)
 
 
 def driver_connection(conn: Connection) -> psycopg.Connection[Any]:

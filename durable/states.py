@@ -66,7 +66,6 @@ TERMINAL = (
 ONGOING = tuple(state for state in WorkflowState if state not in TERMINAL)
 
 LIVE = (ExecutionState.SCHEDULED, ExecutionState.WAITING, ExecutionState.IN_PROGRESS)
-PENDING = (ExecutionState.SCHEDULED, ExecutionState.WAITING)
 ENDED = tuple(state for state in ExecutionState if state not in LIVE)
 
 State = TypeVar("State", bound=StrEnum)

@@ -15,6 +15,7 @@ from durable.context import StepContext
 from durable.coroutines import awaited
 from durable.durations import Duration
 from durable.errors import InsideStep, InvalidInput, OutsideStep
+from durable.failures import readable
 from durable.handle import Handle
 from durable.logs import TaggedLogger
 
@@ -103,19 +104,19 @@ class Steering(Handle):
         _check_then(then, inside=self._context is not None)
         if self._context is not None:
             self._context.end(verdicts.paused(reason, then))
-        return self._verb("pause", verbs.pause(reason), by=by, reason=reason)
+        return self._verb("pause", verbs.pause(_said(reason)), by=by, reason=reason)
 
     def cancel(self, reason: str | None = None, *, by: str | None = None) -> Self:
         """End the workflow as canceled. A step that is running ends first, and is recorded."""
         if self._context is not None:
             self._context.end(verdicts.canceled(reason))
-        return self._verb("cancel", verbs.cancel(reason), by=by, reason=reason)
+        return self._verb("cancel", verbs.cancel(_said(reason)), by=by, reason=reason)
 
     def skip(self, reason: str | None = None, *, by: str | None = None) -> Self:
         """Pass over the step that is pending or stopped the workflow. In a step: end it as skipped."""
         if self._context is not None:
             self._context.end(verdicts.skipped(reason))
-        return self._verb("skip", verbs.skip(reason), by=by, reason=reason)
+        return self._verb("skip", verbs.skip(_said(reason)), by=by, reason=reason)
 
     def resume(
         self,
@@ -171,8 +172,13 @@ class Steering(Handle):
     def _verb(self, verb: str, do: verbs.Act, *, by: str | None, reason: str | None) -> Self:
         if self._context is not None:
             raise InsideStep(verb)
-        self._act(verb, do, by=by, reason=reason)
+        self._act(verb, do, by=_said(by), reason=_said(reason))
         return self
+
+
+def _said(text: str | None) -> str | None:
+    """Make what a caller says fit for a column."""
+    return None if text is None else readable(text)
 
 
 def _check_then(then: str, *, inside: bool) -> None:

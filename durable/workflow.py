@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any, ClassVar, Generic, Self, TypeAlias, get_type_hints
 from uuid import UUID
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
@@ -290,7 +290,7 @@ class Workflow(Steering, Generic[HeroT], metaclass=WorkflowMeta):
 
     @classmethod
     def _plans(cls) -> Plans:
-        return Plans(cls.options, cls.definition, _input_type(cls))
+        return Plans(cls.options, cls.definition, _input_adapter(cls))
 
     @classmethod
     def _timing(cls, wait: Duration | None, priority: int | None) -> dict[str, Any]:
@@ -347,11 +347,11 @@ def _session_of(hero: object) -> Session | None:
 
 
 @cache
-def _input_type(workflow_class: type[Workflow[Any]]) -> Any:
-    """Return what the class says of its input; None if it says nothing."""
+def _input_adapter(workflow_class: type[Workflow[Any]]) -> TypeAdapter[Any] | None:
+    """Return what reads the class's input; None if it says nothing of it. Made once: that costs more than a step."""
     for one in workflow_class.__mro__[: workflow_class.__mro__.index(Workflow)]:
         if "input" in inspect.get_annotations(one):
-            return _resolved(one)
+            return TypeAdapter(_resolved(one))
     return None
 
 

@@ -13,7 +13,7 @@ def serve(host: str, port: int) -> None:
     server = TcpFakeServer((host, port))
     handler: Any = server.RequestHandlerClass
 
-    class PatientHandler(handler):  # type: ignore[misc]
+    class PatientHandler(handler):  # type: ignore[misc]  # fakeredis has no types
         """Keeps a connection open after an error; as shipped it closes, and the next command is lost."""
 
         def setup(self) -> None:

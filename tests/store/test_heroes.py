@@ -172,6 +172,22 @@ def test_a_workflow_that_may_proceed_without_its_hero_does(session, subscription
     assert speedrun(workflow).history[0].result is True
 
 
+def test_a_hero_of_a_class_not_seen_before_may_be_gone_too(zoo, session):
+    class Farewell(Workflow, may_proceed_without_hero=True):
+        @step
+        def wave(self):
+            return self.hero is None
+
+    hero = saved(session, ByUuid(id=uuid4()))
+    workflow = Farewell.create(hero)
+    Farewell._hero_classes.clear()
+    session.delete(session.merge(hero))
+    session.commit()
+
+    assert speedrun(workflow).history[0].result is True
+    assert Farewell.hero_classes() == []
+
+
 def test_a_hero_deleted_by_its_own_last_step_lets_the_workflow_finish(subscription, reload):
     class Erasure(Workflow[Subscription]):
         @step

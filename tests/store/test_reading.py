@@ -348,6 +348,8 @@ def test_an_async_session_commits_the_workflow_with_its_own_writes(runtime, end)
 def test_an_async_session_is_refused_where_nothing_is_awaited(runtime, subscription):
     with pytest.raises(ValueError, match="acreate"):
         Renewal.create(subscription, session=AsyncSession())
+    with pytest.raises(ValueError, match="acreate"):
+        Renewal.create_many([subscription], session=AsyncSession())
 
 
 # --- the test helpers

@@ -224,6 +224,12 @@ def test_the_input_of_a_resume_stays_with_the_step_until_it_is_done(subscription
     assert [e.result for e in workflow.history if e.state == "completed"] == [{"yes": True}, None]
 
 
+def test_a_reason_of_any_text_is_kept_readable(workflow_in):
+    workflow = workflow_in("ready").pause("a\x00b \ud800", by="ops\x00")
+
+    assert (workflow.reason, workflow.audit[0].by) == ("a\N{SYMBOL FOR NULL}b ?", "ops\N{SYMBOL FOR NULL}")
+
+
 def test_then_next_is_refused_from_outside(workflow_in):
     with pytest.raises(InvalidInput, match=r"skip\(\) passes a step over"):
         workflow_in("ready").pause(then="next")

@@ -9,7 +9,6 @@ from durable.states import (
     EXECUTION_MOVES,
     LIVE,
     ONGOING,
-    PENDING,
     TERMINAL,
     WORKFLOW_MOVES,
     ExecutionState,
@@ -35,7 +34,6 @@ def test_a_workflow_is_either_ongoing_or_has_ended():
 def test_an_execution_is_either_live_or_has_ended():
     assert set(LIVE) == {"scheduled", "waiting", "in_progress"}
     assert set(ENDED) == {"completed", "failed", "canceled", "skipped"}
-    assert set(PENDING) < set(LIVE)
     assert set(LIVE) | set(ENDED) == set(ExecutionState)
 
 
