@@ -40,12 +40,15 @@ def migrate(engine: Engine) -> None:
             lock.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
 
 
-def check(engine: Engine) -> None:
-    """Raise `SchemaOutdated` unless the database is at the schema that this code needs."""
+def check(engine: Engine, *, may_be_ahead: bool = False) -> None:
+    """Raise `SchemaOutdated` unless the database is at the schema that this code needs.
+
+    `may_be_ahead` is for what still runs in the middle of a deploy: every schema works with the code before it.
+    """
     wanted = newest()
     with engine.connect() as conn:
         found = MigrationContext.configure(conn, opts={"version_table_schema": SCHEMA}).get_current_revision()
-    if found != wanted:
+    if found != wanted and not (may_be_ahead and found is not None and not _ships(found)):
         raise SchemaOutdated(found, wanted)
 
 
@@ -63,6 +66,11 @@ def newest() -> str:
     head = ScriptDirectory.from_config(config(None)).get_current_head()
     assert head is not None
     return head
+
+
+def _ships(revision: str) -> bool:
+    scripts = ScriptDirectory.from_config(config(None)).walk_revisions()
+    return revision in {script.revision for script in scripts}
 
 
 def config(conn: Connection | None) -> Config:

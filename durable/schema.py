@@ -108,6 +108,7 @@ Index(
 )
 Index("workflows_hero_idx", workflows.c.hero_type, workflows.c.hero_key)
 Index("workflows_name_idx", workflows.c.name, workflows.c.id)
+Index("workflows_ended_at_idx", workflows.c.ended_at, postgresql_where=text("ended_at IS NOT NULL"))
 
 executions = Table(
     "executions",
@@ -158,6 +159,7 @@ Index(
     postgresql_where=text(f"state IN ({quoted(LIVE)})"),
 )
 Index("executions_history_idx", executions.c.workflow_id, executions.c.seq)
+Index("executions_worker_idx", executions.c.worker, postgresql_where=text("claim IS NOT NULL"))
 Index("executions_lease_idx", executions.c.lease_until, postgresql_where=text("lease_until IS NOT NULL"))
 
 outbox = Table(
@@ -167,10 +169,25 @@ outbox = Table(
     Column("name", Text, nullable=False, comment="the workflow's class: which actor the message is for"),
     Column("queue", Text, nullable=False),
     Column("priority", SmallInteger, nullable=False),
-    _timestamp("due_at", nullable=False),
+    Column("due_at", DateTime(timezone=True), nullable=False, comment="when the relay looks at it next"),
+    Column("sends", SmallInteger, nullable=False, server_default=text("0"), comment="how often the relay sent it"),
 )
 
 Index("outbox_due_at_idx", outbox.c.due_at)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("lock_key", BigInteger, nullable=False, comment="the advisory lock held while it lives"),
+    Column("broker_id", Text, comment="under which name its broker keeps the messages that it has fetched"),
+    Column("queues", ARRAY(Text), nullable=False),
+    Column("classes", ARRAY(Text), nullable=False, comment="the names of the workflow classes that it has loaded"),
+    _timestamp("started_at", nullable=False),
+    _timestamp("seen_at", nullable=False),
+)
 
 audit = Table(
     "audit",

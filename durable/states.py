@@ -45,6 +45,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     RECOVERED = "recovered"
     INTERRUPTED = "interrupted"
+    HANDED_BACK = "handed_back"
+    TIMED_OUT = "timed_out"
     REMOVED = "removed"
     HERO_GONE = "hero_gone"
     REPLACED = "replaced"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from durable.schema import audit, executions, metadata, outbox, workflows
+from durable.schema import audit, executions, metadata, outbox, workers, workflows
 
-__all__ = ["audit", "executions", "metadata", "outbox", "workflows"]
+__all__ = ["audit", "executions", "metadata", "outbox", "workers", "workflows"]

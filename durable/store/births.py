@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, TextClause, select, text
 from durable.clock import Clock
 from durable.schema import workflows
 from durable.states import ExecutionState, WorkflowState
-from durable.store.rows import Birth, Inserted, Newborn, WorkflowRow
+from durable.store.rows import Birth, Inserted, Letter, Newborn, WorkflowRow
 
 _INSERT = f"""
 WITH given AS (
@@ -40,7 +40,7 @@ WITH given AS (
     RETURNING id, workflow_id, scheduled_for
 ), sent AS (
     INSERT INTO durable.outbox (execution_id, name, queue, priority, due_at)
-    SELECT s.id, created.name, created.queue, created.priority, s.scheduled_for
+    SELECT s.id, created.name, created.queue, created.priority, s.scheduled_for + CAST(:look AS interval)
     FROM scheduled s JOIN created ON created.id = s.workflow_id
 )
 SELECT array_agg(id) AS ids, min(created_at) AS created_at FROM created
@@ -80,8 +80,10 @@ def row_of(birth: Birth, newborn: Newborn, created_at: datetime) -> WorkflowRow:
     )
 
 
-def insert(conn: Connection, clock: Clock, birth: Birth, newborns: Sequence[Newborn]) -> Inserted:
-    """Create workflows, all whose slot is free."""
+def insert(
+    conn: Connection, clock: Clock, birth: Birth, newborns: Sequence[Newborn], *, look: timedelta = timedelta()
+) -> Inserted:
+    """Create workflows, all whose slot is free; `look` is how long the relay leaves their messages to the caller."""
     values = {
         "ids": [n.id for n in newborns],
         "execution_ids": [n.execution_id for n in newborns],
@@ -95,11 +97,19 @@ def insert(conn: Connection, clock: Clock, birth: Birth, newborns: Sequence[Newb
         "priority": birth.priority,
         "step": birth.step,
         "wait": birth.wait,
+        "look": timedelta() if birth.wait else look,
         "state": first_state(birth).value,
         "unique_in": birth.unique_in and [state.value for state in birth.unique_in],
     }
     row = conn.execute(_insert(clock.sql), values).one()
     return Inserted(frozenset(row.ids or ()), row.created_at)
+
+
+def letter_of(birth: Birth, newborn: Newborn) -> Letter | None:
+    """Return the message of a created workflow's first execution."""
+    if birth.step is None:
+        return None
+    return Letter(newborn.execution_id, birth.name, birth.queue, due_in=birth.wait)
 
 
 def holder(conn: Connection, name: str, unique_key: str) -> UUID | None:

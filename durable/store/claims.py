@@ -21,7 +21,7 @@ from durable.states import (
     StopRequest,
     WorkflowState,
 )
-from durable.store.rows import Claim, LostClaim
+from durable.store.rows import Claim, Letter, LostClaim, Settled
 from durable.verdicts import Plan
 
 _CLAIM = f"""
@@ -98,10 +98,11 @@ WITH held AS (
     RETURNING id, workflow_id, scheduled_for
 ), sent AS (
     INSERT INTO durable.outbox (execution_id, name, queue, priority, due_at)
-    SELECT s.id, moved.name, moved.queue, moved.priority, s.scheduled_for
+    SELECT s.id, moved.name, moved.queue, moved.priority, s.scheduled_for + %(look)s
     FROM scheduled s JOIN moved ON moved.id = s.workflow_id AND moved.state = '{WorkflowState.READY}'
 )
-SELECT state FROM moved
+SELECT moved.state, scheduled.id, moved.name, moved.queue
+FROM moved LEFT JOIN scheduled ON moved.state = '{WorkflowState.READY}'
 """
 
 _LOST = """
@@ -148,17 +149,23 @@ def settle(
     *,
     data: str | None = None,
     expired: bool = False,
-) -> WorkflowState | None:
-    """Write what an execution came to, and what follows; return the workflow's state.
+    look: timedelta = timedelta(),
+) -> Settled | None:
+    """Write what an execution came to, and what follows; return where that leaves the workflow.
 
     None means the claim was lost, and nothing was written. With `expired`, only a claim whose lease ran out is ended.
+    `look` is how long the relay leaves the message of what follows to the caller.
     """
     if not WORKFLOW_MOVES.allow(WorkflowState.PERFORMING, plan.workflow):
         raise AssertionError(f"no move from performing to {plan.workflow}")
-    values = {**_ended(held, plan), **_moved(plan, data), **_scheduled(plan), "expired": expired}
+    values = {**_ended(held, plan), **_moved(plan, data), **_scheduled(plan, look), "expired": expired}
     with conn.cursor(row_factory=tuple_row) as cursor:
         row = cursor.execute(_SETTLE.format(now=clock.sql), values).fetchone()
-    return None if row is None else WorkflowState(row[0])
+    if row is None:
+        return None
+    state, next_id, name, queue = row
+    due_in = plan.next.wait if plan.next else timedelta()
+    return Settled(WorkflowState(state), None if next_id is None else Letter(next_id, name, queue, due_in=due_in))
 
 
 def lost_claims(conn: Connection[Any], clock: Clock, *, after: UUID, limit: int) -> list[LostClaim]:
@@ -167,10 +174,13 @@ def lost_claims(conn: Connection[Any], clock: Clock, *, after: UUID, limit: int)
         return cursor.execute(_LOST.format(now=clock.sql), {"after": after, "limit": limit}).fetchall()
 
 
-def state_of(conn: Connection[Any], workflow_id: UUID) -> WorkflowState | None:
-    """Return where a workflow stands, for a settle that does not know whether it was committed."""
-    found = conn.execute("SELECT state FROM durable.workflows WHERE id = %s", (workflow_id,)).fetchone()
-    return None if found is None else WorkflowState(found[0])
+def left_by(conn: Connection[Any], held: Claim) -> Settled | None:
+    """Return where a workflow stands, for a settle that does not know whether it was committed.
+
+    The message of what follows is the relay's then.
+    """
+    found = conn.execute("SELECT state FROM durable.workflows WHERE id = %s", (held.workflow_id,)).fetchone()
+    return None if found is None else Settled(WorkflowState(found[0]))
 
 
 def _ended(held: Claim | LostClaim, plan: Plan) -> Mapping[str, object]:
@@ -199,7 +209,7 @@ def _moved(plan: Plan, data: str | None) -> Mapping[str, object]:
     }
 
 
-def _scheduled(plan: Plan) -> Mapping[str, object]:
+def _scheduled(plan: Plan, look: timedelta) -> Mapping[str, object]:
     upcoming = plan.next
     next_id = None if upcoming is None else new_id()
     return {
@@ -210,4 +220,5 @@ def _scheduled(plan: Plan) -> Mapping[str, object]:
         "crashes": upcoming and upcoming.crashes,
         "idempotency_key": (upcoming and upcoming.idempotency_key) or next_id,
         "wait": upcoming and upcoming.wait,
+        "look": timedelta() if upcoming and upcoming.wait else look,
     }

@@ -2,34 +2,119 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import cache
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, Select, TextClause, case, delete, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
 
+from durable.clock import Clock
 from durable.schema import executions, outbox, workflows
+from durable.states import ExecutionState, WorkflowState
+from durable.store.rows import Letter
+
+_TAKE = f"""
+WITH due AS (
+    SELECT execution_id, due_at FROM durable.outbox
+    WHERE due_at <= {{now}} ORDER BY due_at, priority, execution_id LIMIT :limit FOR UPDATE SKIP LOCKED
+), dropped AS (
+    DELETE FROM durable.outbox o USING due
+    WHERE o.execution_id = due.execution_id AND NOT EXISTS (
+        SELECT FROM durable.executions e WHERE e.id = due.execution_id AND e.state = '{ExecutionState.SCHEDULED}')
+), sent AS (
+    UPDATE durable.outbox o
+    SET sends = least(o.sends + 1, 32000),
+        due_at = {{now}} + least(CAST(:again AS interval) * power(2, least(o.sends, 20)), CAST(:stuck AS interval))
+    FROM due JOIN durable.executions e ON e.id = due.execution_id AND e.state = '{ExecutionState.SCHEDULED}'
+    WHERE o.execution_id = due.execution_id
+    RETURNING o.execution_id, o.name, o.queue, o.priority,
+              CASE WHEN due.due_at <= e.scheduled_for THEN 0 ELSE o.sends END AS sends, due.due_at AS was_due,
+              e.scheduled_for < {{now}} - CAST(:stuck AS interval) AS stuck
+)
+SELECT execution_id, name, queue, sends, stuck FROM sent ORDER BY was_due, priority, execution_id
+"""
 
 
-def arm(conn: Connection, execution_id: UUID) -> None:
-    """Have a scheduled execution's message sent when it is due."""
-    message = (
-        select(
-            executions.c.id,
-            workflows.c.name,
-            workflows.c.queue,
-            workflows.c.priority,
-            executions.c.scheduled_for,
-        )
+@cache
+def _take(now: str) -> TextClause:
+    return text(_TAKE.format(now=now))
+
+
+def take_due(conn: Connection, clock: Clock, *, limit: int, again: timedelta, stuck: timedelta) -> list[Letter]:
+    """Return messages that are due, in the order of their due times, and put off their next look.
+
+    One that nobody has sent yet has no `sends`. A message is looked at again after `again`, twice that, and so on, at
+    most `stuck`. Rows that other relays hold are passed over, and rows whose execution is gone are dropped.
+    """
+    rows = conn.execute(_take(clock.sql), {"limit": limit, "again": again, "stuck": stuck})
+    return [
+        Letter(row.execution_id, row.name, row.queue, sends=row.sends, regardless=row.stuck and row.sends > 1)
+        for row in rows
+    ]
+
+
+def next_due_in(conn: Connection, clock: Clock) -> timedelta | None:
+    """Return how long it is until the relay must look, None if no message waits."""
+    found: timedelta | None = conn.execute(select(func.min(outbox.c.due_at) - clock.now)).scalar()
+    return found
+
+
+def rearm_sent(conn: Connection, clock: Clock) -> int:
+    """Have every message that was sent before sent again at once: the broker has lost them."""
+    now = clock.now
+    return conn.execute(
+        outbox.update().where(outbox.c.sends > 0, outbox.c.due_at > now).values(due_at=now, sends=0)
+    ).rowcount
+
+
+def put_back(conn: Connection, clock: Clock, execution_id: UUID, *, wait: timedelta) -> None:
+    """Have a message that its receiver could do nothing with sent again: after a while that doubles each time."""
+    later = clock.now + literal(wait) * func.power(2, func.least(outbox.c.sends, 6))
+    conn.execute(outbox.update().where(outbox.c.execution_id == execution_id).values(due_at=later))
+
+
+def rearm_lost(conn: Connection, clock: Clock, *, overdue: timedelta) -> int:
+    """Write messages anew for executions that are overdue and have none, which only damage from outside leads to."""
+    lost = (
+        _messages(clock, timedelta())
+        .where(executions.c.state == ExecutionState.SCHEDULED.value)
+        .where(executions.c.scheduled_for < clock.now - literal(overdue))
+        .where(workflows.c.state == WorkflowState.READY.value)
+        .where(~select(outbox.c.execution_id).where(outbox.c.execution_id == executions.c.id).exists())
+    )
+    added = insert(outbox).from_select(_COLUMNS, lost).on_conflict_do_nothing(index_elements=["execution_id"])
+    return len(conn.execute(added.returning(outbox.c.execution_id)).all())
+
+
+def arm(conn: Connection, clock: Clock, execution_id: UUID, *, look: timedelta) -> Letter:
+    """Have a scheduled execution's message sent when it is due, and return it for the caller to send.
+
+    `look` is how long the relay leaves a message that is due to the caller.
+    """
+    message = _messages(clock, look).where(executions.c.id == execution_id)
+    conn.execute(insert(outbox).from_select(_COLUMNS, message).on_conflict_do_nothing(index_elements=["execution_id"]))
+    due_in = func.greatest(executions.c.scheduled_for - clock.now, literal(timedelta()))
+    row = conn.execute(
+        select(workflows.c.name, workflows.c.queue, due_in.label("due_in"))
         .join_from(executions, workflows, workflows.c.id == executions.c.workflow_id)
         .where(executions.c.id == execution_id)
-    )
-    conn.execute(
-        insert(outbox)
-        .from_select(["execution_id", "name", "queue", "priority", "due_at"], message)
-        .on_conflict_do_nothing(index_elements=["execution_id"])
-    )
+    ).one()
+    return Letter(execution_id, row.name, row.queue, due_in=row.due_in)
 
 
 def disarm(conn: Connection, execution_id: UUID) -> None:
     """Have no message sent for an execution."""
     conn.execute(delete(outbox).where(outbox.c.execution_id == execution_id))
+
+
+_COLUMNS = ["execution_id", "name", "queue", "priority", "due_at"]
+
+
+def _messages(clock: Clock, look: timedelta) -> Select[Any]:
+    due = executions.c.scheduled_for
+    due_at = case((due <= clock.now, clock.now + literal(look)), else_=due)
+    return select(executions.c.id, workflows.c.name, workflows.c.queue, workflows.c.priority, due_at).join_from(
+        executions, workflows, workflows.c.id == executions.c.workflow_id
+    )

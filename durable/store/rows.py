@@ -121,7 +121,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class LostClaim:
-    """A claim whose lease ran out."""
+    """A claim whose worker is gone, or was not heard of for the length of its lease."""
 
     execution_id: UUID
     token: UUID
@@ -133,6 +133,26 @@ class LostClaim:
     crashes: int
     idempotency_key: UUID
     worker: str | None
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message to be sent: that an execution can be run, to the actor of its workflow's class."""
+
+    execution_id: UUID
+    name: str
+    queue: str
+    due_in: timedelta = timedelta()
+    sends: int = 0
+    regardless: bool = False
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Where a settle has left a workflow, and the message of what follows."""
+
+    state: WorkflowState
+    letter: Letter | None = None
 
 
 @dataclass(frozen=True)

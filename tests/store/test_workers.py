@@ -1,0 +1,240 @@
+"""Signs of life: a worker that gives them keeps its claims, one that gives none loses them soon, and only then."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from durable import Workflow, step
+from durable import runtime as runtimes
+from durable.guard import Cause
+from durable.pulse import Pulse
+from durable.reaper import SILENCE, SURE_AFTER, Reaper, recover_lost_claims
+from durable.runtime import Runtime
+from durable.store import claims
+from durable.testing import speedrun, travel
+from tests.conftest import Subscription
+from tests.scenes import settle
+
+
+class Renewal(Workflow[Subscription]):
+    @step
+    def charge(self):
+        pass
+
+    @step
+    def thank(self):
+        pass
+
+
+@pytest.fixture
+def process(runtime):
+    """Begin worker processes, each with a runtime of its own on the same database."""
+    begun = []
+
+    def begin():
+        own = Runtime(runtime.settings, engine=runtime.engine)
+        own.clock = runtime.clock
+        pulse = Pulse(own, broker_id=None, queues=["default"], classes=["renewal"])
+        pulse.tick()
+        begun.append(pulse)
+        return own, pulse
+
+    yield begin
+    runtimes.use(runtime)
+    for pulse in begun:
+        pulse.disconnect()
+    with runtime.engine.begin() as conn:
+        conn.execute(text("DELETE FROM durable.workers"))
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    """Let a reaper's own stopwatch go on."""
+    passed = [100.0]
+    monkeypatch.setattr("durable.reaper.time.monotonic", lambda: passed[0])
+
+    def go(by):
+        passed[0] += by
+
+    return go
+
+
+def claimed_by(own, workflow):
+    """Take a workflow's execution as that process would."""
+    with own.hot() as conn:
+        return claims.claim(
+            conn,
+            own.clock,
+            workflow.current_execution.id,
+            name=workflow.name,
+            worker=own.worker,
+            lease=own.settings.lost_worker_after,
+            early=True,
+        )
+
+
+def known(runtime):
+    with runtime.engine.connect() as conn:
+        return {row.id for row in conn.execute(text("SELECT id FROM durable.workers"))}
+
+
+def go_silent(reaper, seconds):
+    """Let as much time pass as makes a reaper sure of a silent worker."""
+    travel(seconds=SILENCE.total_seconds() + 1)
+    reaper.bury_the_dead()
+    seconds(SURE_AFTER)
+    travel(seconds=1)
+
+
+def test_a_worker_that_died_loses_its_claims_long_before_their_leases_end(runtime, process, subscription, seconds):
+    own, pulse = process()
+    workflow = Renewal.create(subscription)
+    held = claimed_by(own, workflow)
+    pulse.disconnect()
+    reaper = Reaper(runtime)
+    go_silent(reaper, seconds)
+
+    assert (reaper.bury_the_dead(), recover_lost_claims(runtime), known(runtime)) == (1, 1, set())
+    assert [e.outcome for e in workflow.history] == ["recovered", None]
+    assert settle(runtime, Renewal, held) is None
+    assert speedrun(workflow).state == "finished"
+
+
+def test_a_worker_that_is_silent_but_holds_its_lock_keeps_its_claims_until_their_leases_end(
+    runtime, process, subscription, seconds
+):
+    own, _ = process()
+    workflow = Renewal.create(subscription)
+    claimed_by(own, workflow)
+    reaper = Reaper(runtime)
+    go_silent(reaper, seconds)
+
+    assert (reaper.bury_the_dead(), recover_lost_claims(runtime)) == (0, 0)
+    travel(seconds=15)
+    assert (reaper.bury_the_dead(), recover_lost_claims(runtime)) == (0, 1)
+
+
+def test_a_worker_that_has_been_silent_for_very_long_is_dead_though_its_lock_is_held(runtime, process, seconds):
+    process()
+    reaper = Reaper(runtime)
+    travel(minutes=2)
+    reaper.bury_the_dead()
+    seconds(SURE_AFTER)
+
+    assert (reaper.bury_the_dead(), known(runtime)) == (1, set())
+
+
+def test_a_worker_whose_connection_broke_and_came_back_is_not_taken_for_dead(runtime, process, seconds):
+    own, pulse = process()
+    pulse.disconnect()
+    reaper = Reaper(runtime)
+    go_silent(reaper, seconds)
+    pulse.tick()
+
+    assert (reaper.bury_the_dead(), known(runtime)) == (0, {own.worker})
+
+
+def test_a_reaper_that_sees_a_silent_worker_for_the_first_time_waits(runtime, process, seconds):
+    _, pulse = process()
+    pulse.disconnect()
+    travel(seconds=30)
+    reaper = Reaper(runtime)
+
+    assert reaper.bury_the_dead() == 0
+    seconds(SURE_AFTER / 2)
+    assert reaper.bury_the_dead() == 0
+    seconds(SURE_AFTER)
+    assert reaper.bury_the_dead() == 1
+
+
+def test_of_three_reapers_one_takes_a_worker_for_dead(runtime, process, subscription, seconds):
+    own, pulse = process()
+    workflow = Renewal.create(subscription)
+    claimed_by(own, workflow)
+    pulse.disconnect()
+    reapers = [Reaper(runtime) for _ in range(3)]
+    for reaper in reapers:
+        reaper.bury_the_dead()
+    travel(seconds=SILENCE.total_seconds() + 1)
+    for reaper in reapers:
+        reaper.bury_the_dead()
+    seconds(SURE_AFTER)
+
+    assert [reaper.bury_the_dead() for reaper in reapers] == [1, 0, 0]
+    assert [recover_lost_claims(runtime) for _ in range(3)] == [1, 0, 0]
+
+
+def test_a_worker_that_was_taken_for_dead_goes_on_under_a_new_name_and_stops_what_it_held(
+    runtime, process, subscription, seconds
+):
+    own, pulse = process()
+    before = own.worker
+    workflow = Renewal.create(subscription)
+    held = claimed_by(own, workflow)
+    with own.guard.holding(held.token) as watch:
+        travel(minutes=2)
+        reaper = Reaper(runtime)
+        reaper.bury_the_dead()
+        seconds(SURE_AFTER)
+        assert reaper.bury_the_dead() == 1
+        pulse.tick()
+
+        assert watch.cause is Cause.LOST
+    assert own.worker != before
+    assert known(runtime) == {own.worker}
+
+
+def test_a_beat_extends_the_leases_that_will_run_out_and_no_others(runtime, process, new_subscription):
+    own, pulse = process()
+    older, newer = Renewal.create(new_subscription()), Renewal.create(new_subscription())
+    one = claimed_by(own, older)
+    travel(seconds=10)
+    two = claimed_by(own, newer)
+    with runtime.engine.connect() as conn:
+        leases = text("SELECT id, lease_until FROM durable.executions")
+        before = {row.id: row.lease_until for row in conn.execute(leases)}
+    with own.guard.holding(one.token), own.guard.holding(two.token):
+        pulse.tick()
+
+    with runtime.engine.connect() as conn:
+        after = {row.id: row.lease_until for row in conn.execute(leases)}
+    assert after[one.execution_id] > before[one.execution_id]
+    assert after[two.execution_id] == before[two.execution_id]
+
+
+def test_a_claim_that_nobody_in_the_process_works_on_is_not_kept_alive(runtime, process, subscription):
+    own, pulse = process()
+    workflow = Renewal.create(subscription)
+    claimed_by(own, workflow)  # and its answer was lost
+    travel(seconds=16)
+    pulse.tick()
+
+    assert recover_lost_claims(runtime) == 1
+
+
+@pytest.mark.parametrize(("verb", "cause"), [("cancel", Cause.CANCEL), ("pause", None)])
+def test_a_beat_learns_that_a_running_workflow_is_to_be_canceled(runtime, process, subscription, verb, cause):
+    own, pulse = process()
+    workflow = Renewal.create(subscription)
+    held = claimed_by(own, workflow)
+    getattr(workflow, verb)("as asked")
+    with own.guard.holding(held.token) as watch:
+        pulse.tick()
+
+        assert (watch.cause, watch.reason) == (cause, "as asked" if cause else None)
+
+
+def test_a_worker_that_ends_in_good_order_leaves_no_row(runtime, process):
+    _, pulse = process()
+    pulse.leave()
+
+    assert known(runtime) == set()
+
+
+def test_a_worker_is_known_by_where_it_is_and_what_it_has(runtime, process):
+    own, _ = process()
+    with runtime.engine.connect() as conn:
+        row = conn.execute(text("SELECT id, pid, queues, classes FROM durable.workers")).one()
+
+    assert (row.id, row.queues, row.classes) == (own.worker, ["default"], ["renewal"])
