@@ -16,14 +16,17 @@ from durable.errors import (
     InvalidHero,
     InvalidInput,
     InvalidTransition,
+    NoBroker,
     NonRetryable,
     NotConfigured,
     NotJson,
+    NoWorkflows,
     OutsideStep,
     SessionAborted,
     SessionMisused,
     StepConfigurationError,
     StepNotDefined,
+    StepTimeout,
     WorkflowNotFound,
 )
 from durable.policies import ExceptionPolicy
@@ -33,6 +36,7 @@ from durable.settings import ErrorReport, Settings
 from durable.states import ExecutionState, Outcome, WorkflowState
 from durable.steps import cancel_if, on_exception, removed_step, step
 from durable.store.rows import AuditEntry, Execution
+from durable.worker import prepare_under_dramatiq
 from durable.workflow import Workflow
 
 __version__ = "0.1.0"
@@ -54,6 +58,8 @@ __all__ = [
     "InvalidHero",
     "InvalidInput",
     "InvalidTransition",
+    "NoBroker",
+    "NoWorkflows",
     "NonRetryable",
     "NotConfigured",
     "NotJson",
@@ -64,6 +70,7 @@ __all__ = [
     "Settings",
     "StepConfigurationError",
     "StepNotDefined",
+    "StepTimeout",
     "Workflow",
     "WorkflowNotFound",
     "WorkflowState",
@@ -76,3 +83,5 @@ __all__ = [
     "tables",
     "workflow_of",
 ]
+
+prepare_under_dramatiq()

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import psycopg
 from sqlalchemy import Connection, event
+from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.orm import Session
 
 from durable import heroes, verdicts
@@ -89,9 +90,13 @@ class StepContext:
             self._may_commit = False
 
     def undo(self) -> None:
-        """Drop what the step wrote through its session."""
-        if self._session is not None:
+        """Drop what the step wrote through its session; one that an interrupt left in disorder goes altogether."""
+        if self._session is None:
+            return
+        try:
             self._session.rollback()
+        except (InvalidRequestError, psycopg.Error):
+            self._session.invalidate()
 
     def close(self) -> None:
         """Give everything back."""

@@ -24,6 +24,7 @@ from durable.errors import AlreadyOngoing, DurableError, InvalidHero, InvalidInp
 from durable.heroes import HeroReference
 from durable.ids import new_id
 from durable.options import ClassOptions
+from durable.post import post
 from durable.runtime import Place, Runtime
 from durable.steps import Definition
 from durable.store import births
@@ -98,8 +99,9 @@ def create(
     newborn = _conceive(plans, hero, read_input(runtime, plans, value), key=key)
     with _writing(runtime, place) as conn:
         for _ in range(_TRIES):
-            inserted = births.insert(conn, runtime.clock, birth, [newborn])
+            inserted = births.insert(conn, runtime.clock, birth, [newborn], look=runtime.look)
             if inserted.ids:
+                post(runtime, [births.letter_of(birth, newborn)], None if place is None else place.session)
                 return births.row_of(birth, newborn, inserted.created_at)
             assert newborn.unique_key is not None
             holder = births.holder(conn, birth.name, newborn.unique_key)
@@ -149,7 +151,10 @@ class _Batch:
 
 def _write(runtime: Runtime, birth: Birth, newborns: Sequence[Newborn], place: Place | None) -> Inserted:
     with _writing(runtime, place) as conn:
-        return births.insert(conn, runtime.clock, birth, newborns)
+        inserted = births.insert(conn, runtime.clock, birth, newborns, look=runtime.look)
+    letters = (births.letter_of(birth, newborn) for newborn in newborns if newborn.id in inserted.ids)
+    post(runtime, letters, None if place is None else place.session)
+    return inserted
 
 
 def _finished(inserted: Inserted) -> Future[Inserted]:

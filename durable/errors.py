@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from uuid import UUID
 
 
@@ -17,6 +18,20 @@ class NotConfigured(DurableError):
         super().__init__(
             "durable does not know its database: call durable.configure(database_url=...) or set DURABLE_DATABASE_URL"
         )
+
+
+class NoBroker(DurableError):
+    """No broker is known."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "durable does not know its broker: call durable.configure(redis_url=...) or set DURABLE_REDIS_URL, "
+            "e.g. redis://localhost:6379/0 (or DURABLE_RABBITMQ_URL)"
+        )
+
+
+class NoWorkflows(DurableError):
+    """No module is known that defines workflows."""
 
 
 class StepConfigurationError(DurableError):
@@ -110,6 +125,15 @@ class ClaimLost(DurableError):
     def __init__(self, execution_id: UUID) -> None:
         super().__init__(f"execution {execution_id} is no longer claimed by this worker")
         self.execution_id = execution_id
+
+
+class StepTimeout(DurableError, TimeoutError):
+    """A step's body ran for longer than its `timeout`."""
+
+    def __init__(self, step: str, timeout: timedelta) -> None:
+        super().__init__(f"step {step!r} ran for longer than its timeout of {timeout}")
+        self.step = step
+        self.timeout = timeout
 
 
 class SessionMisused(DurableError):

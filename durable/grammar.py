@@ -201,7 +201,8 @@ class ClassBody(dict[str, Any]):
             step_name,
             function,
             attribute=None if name == ANONYMOUS else name,
-            wait=self._read_wait(step_name, declared),
+            wait=self._read_duration(step_name, "wait", 0 if declared.wait is None else declared.wait),
+            timeout=self._read_timeout(step_name, declared),
             skip_if=self._read_skip_if(step_name, declared),
             policies=self._read_on_exception(step_name, declared),
         )
@@ -277,11 +278,19 @@ class ClassBody(dict[str, Any]):
 
     # --- options
 
-    def _read_wait(self, name: str, declared: StepDeclaration) -> timedelta:
+    def _read_duration(self, name: str, option: str, given: object) -> timedelta:
         try:
-            return durations.parse(0 if declared.wait is None else declared.wait)
+            return durations.parse(given)
         except InvalidDuration as error:
-            raise self._wrong(name, f"wait: {error}") from None
+            raise self._wrong(name, f"{option}: {error}") from None
+
+    def _read_timeout(self, name: str, declared: StepDeclaration) -> timedelta | None:
+        if declared.timeout is None:
+            return None
+        timeout = self._read_duration(name, "timeout", declared.timeout)
+        if not timeout:
+            raise self._wrong(name, "timeout=0 would end every body at once: leave it out for no limit")
+        return timeout
 
     def _read_skip_if(self, name: str, declared: StepDeclaration) -> SkipIf:
         skip_if = declared.skip_if

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from durable import heroes, registry, runtime, verbs
 from durable.errors import WorkflowNotFound
 from durable.heroes import HeroReference
+from durable.post import post
 from durable.runtime import Place
 from durable.states import LIVE, WorkflowState
 from durable.steps import Definition
@@ -141,8 +142,11 @@ class Handle:
 
     def _act(self, verb: str, do: verbs.Act, *, by: str | None, reason: str | None) -> None:
         now = runtime.current()
+        joined = self._place.session if self._place is not None and self._place.open else None
         with now.transaction(self._place) as conn:
-            self._row = verbs.act(conn, now.clock, self.id, self._steps(), verb, do, by=by, reason=reason)
+            acted = verbs.act(conn, now.clock, self.id, self._steps(), verb, do, by=by, reason=reason, look=now.look)
+        self._row = acted.row
+        post(now, acted.letters, joined)
 
     def _steps(self) -> Definition | None:
         found = registry.resolve(self._row.name, self._row.version)

@@ -62,7 +62,8 @@ def durable_runtime(durable_database: str) -> Iterator[Runtime]:
     """The runtime on the scratch database, for the whole run."""
     from durable import runtime
 
-    made = runtime.configure(database_url=durable_database)
+    # a broker that the environment may name is somebody's real one
+    made = runtime.configure(database_url=durable_database, redis_url=None, rabbitmq_url=None)
     yield made
     made.engine.dispose()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from durable.errors import StepConfigurationError
 
 _classes: dict[str, dict[int, type[Any]]] = {}
+_subscribers: list[Callable[[type[Any]], None]] = []
 
 
 def register(workflow_class: type[Any], name: str, version: int) -> None:
@@ -18,6 +20,16 @@ def register(workflow_class: type[Any], name: str, version: int) -> None:
             "give one of them another name= or version="
         )
     _classes.setdefault(name, {})[version] = workflow_class
+    for subscriber in tuple(_subscribers):
+        subscriber(workflow_class)
+
+
+def subscribe(subscriber: Callable[[type[Any]], None]) -> None:
+    """Have every class told to a function: those that are known, and those to come."""
+    _subscribers.append(subscriber)
+    for versions in _classes.values():
+        for workflow_class in versions.values():
+            subscriber(workflow_class)
 
 
 def resolve(name: str, version: int) -> type[Any] | None:

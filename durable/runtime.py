@@ -1,10 +1,11 @@
-"""The one global: settings, engine, clock and sessions of this process."""
+"""The one global: settings, engine, broker, clock and sessions of this process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -14,9 +15,12 @@ from sqlalchemy import Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Mapper, Session
 
+from durable.broker import Patient, make_broker
 from durable.clock import Clock
+from durable.courier import Courier
 from durable.errors import DurableError, InvalidHero, NotConfigured
-from durable.settings import Settings
+from durable.guard import Guard
+from durable.settings import LOOK_WITHIN, Settings
 from durable.store import databases
 
 
@@ -51,6 +55,7 @@ class Runtime:
         self.settings = settings
         self.clock = Clock()
         self.worker = uuid4().hex
+        self.guard = Guard()
         self._engine = engine and _checked(engine)
         self._session_factory = session_factory
         self._identities: dict[Engine, tuple[str, ...]] = {}
@@ -61,6 +66,21 @@ class Runtime:
         if self._engine is None:
             self._engine = _make_engine(self.settings.database_url)
         return self._engine
+
+    @cached_property
+    def broker(self) -> Patient | None:
+        """The broker that the settings name; None if they name none, then only the relay's processes send messages."""
+        return make_broker(self.settings)
+
+    @cached_property
+    def courier(self) -> Courier | None:
+        """What sends messages after a commit."""
+        return None if self.broker is None else Courier(self.broker)
+
+    @property
+    def look(self) -> timedelta:
+        """How long the relay leaves a message that is due to the process that commits it."""
+        return timedelta() if self.broker is None else LOOK_WITHIN
 
     def session(self) -> Session:
         """Make a session for a step."""

@@ -48,6 +48,7 @@ class Step:
     wait: timedelta = timedelta()
     skip_if: SkipIf = False
     policies: StepPolicies | None = None
+    timeout: timedelta | None = None
 
     @property
     def removed(self) -> bool:
@@ -117,6 +118,7 @@ class StepDeclaration:
     terminal_action: TerminalAction | None
     before_step: StepReference | None
     after_step: StepReference | None
+    timeout: Duration | None
 
 
 @dataclass(frozen=True)
@@ -207,6 +209,7 @@ def step(
     terminal_action: TerminalAction | None = None,
     before_step: StepReference | None = None,
     after_step: StepReference | None = None,
+    timeout: Duration | None = None,
 ) -> Callable[[Method], Method]: ...
 def step(
     name: Any = None,
@@ -218,6 +221,7 @@ def step(
     terminal_action: TerminalAction | None = None,
     before_step: StepReference | None = None,
     after_step: StepReference | None = None,
+    timeout: Duration | None = None,
 ) -> Any:
     """Declare a method as a step. A method called `_` is an anonymous step: step_1, step_2, …"""
     bare = name is not None and not isinstance(name, str)
@@ -230,6 +234,7 @@ def step(
         terminal_action=terminal_action,
         before_step=before_step,
         after_step=after_step,
+        timeout=timeout,
     )
     undecorated = Undecorated(declaration)
     return undecorated(name) if bare else undecorated

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from durable.errors import (
 from durable.states import ONGOING, TERMINAL, ExecutionState, Outcome, StopRequest, WorkflowState
 from durable.steps import Definition, Step
 from durable.store import audit, births, executions, outbox, workflows
-from durable.store.rows import Execution, WorkflowRow
+from durable.store.rows import Execution, Letter, WorkflowRow
 from durable.verdicts import Next
 
 ALLOWED: dict[str, tuple[WorkflowState, ...]] = {
@@ -47,6 +48,8 @@ class Scene:
     clock: Clock
     row: WorkflowRow
     definition: Definition | None
+    look: timedelta = timedelta()
+    letters: list[Letter] = field(default_factory=list)
 
     @property
     def id(self) -> UUID:
@@ -68,12 +71,24 @@ class Scene:
         with _slot(self.conn, self.row):
             workflows.move(self.conn, self.clock, self.id, to, step=step, reason=reason)
 
+    def arm(self, execution_id: UUID) -> None:
+        """Have an execution's message sent when it is due."""
+        self.letters.append(outbox.arm(self.conn, self.clock, execution_id, look=self.look))
+
     def refuse(self, verb: str, why: str) -> InvalidTransition:
         """Return the error for a verb that does not apply."""
         return InvalidTransition(self.id, verb, self.row.state, why)
 
 
 Act = Callable[[Scene], None]
+
+
+@dataclass(frozen=True)
+class Acted:
+    """What a verb led to: the row as it is now, and the messages to send once that is committed."""
+
+    row: WorkflowRow
+    letters: list[Letter]
 
 
 def act(
@@ -86,19 +101,23 @@ def act(
     *,
     by: str | None,
     reason: str | None,
-) -> WorkflowRow:
-    """Do a verb under the workflow's lock, keep who and why, and return the row as it is then."""
+    look: timedelta = timedelta(),
+) -> Acted:
+    """Do a verb under the workflow's lock, keep who and why, and return what came of it.
+
+    `look` is how long the relay leaves the messages that are due to the caller.
+    """
     row = workflows.lock(conn, workflow_id)
     if row is None:
         raise WorkflowNotFound(workflow_id)
-    scene = Scene(conn, clock, row, definition)
+    scene = Scene(conn, clock, row, definition, look)
     if row.state not in ALLOWED[verb]:
         raise scene.refuse(verb, f"this goes while it is {', '.join(ALLOWED[verb])}")
     do(scene)
     audit.record(conn, clock, workflow_id, verb, by=by, reason=reason)
     after = workflows.get(conn, workflow_id)
     assert after is not None
-    return after
+    return Acted(after, scene.letters)
 
 
 def pause(reason: str | None) -> Act:
@@ -214,14 +233,14 @@ def _release(scene: Scene, live: Execution, resume_input: Any) -> None:
         scene.move(WorkflowState.WAITING, step=live.step)
         return
     scene.move(WorkflowState.READY, step=live.step)
-    outbox.arm(scene.conn, live.id)
+    scene.arm(live.id)
 
 
 def _begin(scene: Scene, upcoming: Next, resume_input: Any) -> None:
     """Schedule an execution of a workflow that has none, and make the workflow ready."""
     scene.move(WorkflowState.READY, step=upcoming.step)
     execution_id = executions.schedule(scene.conn, scene.clock, scene.id, upcoming, resume_input=resume_input)
-    outbox.arm(scene.conn, execution_id)
+    scene.arm(execution_id)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Verdict:
     result: str | None = None
     workflow_result: str | None = None
     failure: Failure | None = None
-    counts_as: Literal["reattempt", "crash"] | None = None
+    counts_as: Literal["reattempt", "crash", "nothing"] | None = None
     same_key: bool = False
 
 
@@ -98,9 +98,10 @@ _OUTCOMES = {
 }
 
 
-def raised(failure: Failure, decision: Decision) -> Verdict:
-    """The body raised, and its policy decided."""
+def raised(failure: Failure, decision: Decision, *, timed_out: bool = False) -> Verdict:
+    """The body raised, or ran for too long, and its policy decided."""
     outcome, course = _OUTCOMES[decision.action]
+    outcome = Outcome.TIMED_OUT if timed_out else outcome
     again = decision.action == "reattempt"
     return Verdict(
         ExecutionState.FAILED,
@@ -136,6 +137,11 @@ def interrupted(failure: Failure, *, crashes: int, most: int) -> Verdict:
     verdict = crashed("reattempt", crashes=crashes, most=most)
     outcome = Outcome.INTERRUPTED if verdict.course is Course.AGAIN else verdict.outcome
     return replace(verdict, outcome=outcome, failure=failure)
+
+
+def handed_back() -> Verdict:
+    """The worker had to stop in the middle of the body: another one runs it, as if this one had not begun."""
+    return Verdict(ExecutionState.CANCELED, Outcome.HANDED_BACK, Course.AGAIN, counts_as="nothing", same_key=True)
 
 
 class Standing(Protocol):
@@ -242,16 +248,16 @@ def _again(verdict: Verdict, standing: Standing) -> Next:
     return Next(
         standing.step,
         wait=verdict.wait,
-        attempt=standing.attempt + 1,
+        attempt=standing.attempt if counts_as == "nothing" else standing.attempt + 1,
         reattempts=standing.reattempts + 1 if counts_as == "reattempt" else _kept(counts_as, standing.reattempts),
-        crashes=standing.crashes + 1 if counts_as == "crash" else 0,
+        crashes=standing.crashes + 1 if counts_as == "crash" else standing.crashes if counts_as == "nothing" else 0,
         idempotency_key=standing.idempotency_key if verdict.same_key else None,
     )
 
 
 def _kept(counts_as: str | None, reattempts: int) -> int:
-    """A crash neither counts as an exception nor forgives the ones before it."""
-    return reattempts if counts_as == "crash" else 0
+    """A crash neither counts as an exception nor forgives the ones before it; nor does handing a step back."""
+    return reattempts if counts_as in ("crash", "nothing") else 0
 
 
 def _stands_at(verdict: Verdict, standing: Standing, upcoming: Next | None) -> str | None:

@@ -9,7 +9,10 @@ from sqlalchemy import text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from durable import dev
+from durable import runtime as runtimes
+from durable.broker.redis import BlockingRedisBroker
 from durable.runtime import Runtime
+from durable.settings import Settings
 from tests.invariants import violations
 
 
@@ -123,3 +126,21 @@ def counted(runtime: Runtime) -> Callable[[Callable[[], object]], tuple[int, int
         return tuple(s - o for s, o in zip(spent, own, strict=True))
 
     return count
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """A Redis of this test run's own."""
+    with dev.redis(durable=False) as server:
+        yield server.url
+
+
+@pytest.fixture
+def with_broker(runtime: Runtime, redis_url: str) -> Iterator[Runtime]:
+    """The same durable with an empty Redis to send messages to."""
+    made = Runtime(Settings(database_url=runtime.settings.database_url, redis_url=redis_url), engine=runtime.engine)
+    made.clock = runtime.clock
+    assert isinstance(made.broker, BlockingRedisBroker)
+    made.broker.client.flushall()
+    yield runtimes.use(made)
+    made.broker.client.close()

@@ -43,7 +43,8 @@ def settle(
     """End a claimed execution as completed, as its worker would."""
     plan = verdicts.plan(verdicts.completed(None), held, workflow_class.definition.after(held.step))
     with runtime.hot() as conn:
-        return claims.settle(conn, runtime.clock, held, plan, expired=expired)
+        settled = claims.settle(conn, runtime.clock, held, plan, expired=expired)
+    return None if settled is None else settled.state
 
 
 def _performing(runtime: Runtime, workflow: Workflow[Any]) -> None:

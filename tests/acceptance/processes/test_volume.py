@@ -1,0 +1,283 @@
+"""Many executions at once: a backlog, a herd that falls due together, and a million that wait."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, event, select, text
+from sqlalchemy.orm import Session
+
+from durable import relay
+from durable.store import outbox
+from tests.acceptance.processes.app import Later, Subject
+from tests.acceptance.processes.stage import Stage, until
+
+QUEUE = "dramatiq:default"
+BACKLOG = 100_000
+MILLION = 1_000_000
+HERD = 10_000
+NEXT_MONTH = timedelta(days=30)
+QUICK = 5.0
+"""Milliseconds that the relay's statements may take, by Postgres's own account."""
+MEGABYTE = 1_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_a_backlog_of_a_hundred_thousand_is_pushed_once_however_often_the_relay_looks(stage):
+    with relaying(stage):
+        Later.create_many(many_subjects(stage, BACKLOG))
+        until(lambda: looked_at(stage) == BACKLOG, "the relay has looked at every message", seconds=300)
+
+    assert len(set(stage.redis.lrange(QUEUE, 0, -1))) == BACKLOG
+    say(f"\n{BACKLOG:,} ready, all looked at by the relay: {pushes(stage):,} pushes")
+    assert pushes(stage) < 1.01 * BACKLOG
+
+    # Whether a push is one too many shows where messages are taken: a part of the backlog does for that.
+    stage.start_worker(threads=8)
+    stage.start_worker(threads=8)
+    stage.await_finished(BACKLOG // 20, seconds=120)
+    say(f"{stage.count('finished'):,} of them finished: {pushes(stage):,} pushes")
+    assert pushes(stage) < 1.01 * BACKLOG
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_herd_that_falls_due_at_one_instant_is_sent_in_one_go_and_in_order(stage):
+    Later.create_many(many_subjects(stage, HERD), wait="3s")
+    in_order = [
+        id for (id,) in stage.rows("SELECT execution_id::text FROM durable.outbox ORDER BY due_at, execution_id")
+    ]
+    until(lambda: stage.ask("SELECT max(due_at) <= now() FROM durable.outbox"), "all are due")
+
+    assert relay.drain(stage.runtime) == HERD
+    assert [id.decode() for id in stage.redis.lrange(QUEUE, 0, -1)] == in_order
+
+    stage.start_worker(threads=8)
+    stage.start_worker(threads=8)
+    stage.await_finished(HERD, seconds=200)
+
+    assert stage.ask("SELECT count(*) FROM durable.executions WHERE started_at < scheduled_for") == 0
+    assert pushes(stage) < 1.01 * HERD
+    stage.assert_sound()
+    say_drain(stage)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_million_that_wait_for_next_month_cost_rows_and_nothing_else(stage):
+    worker = stage.start_worker()
+    usual_delay(stage)
+    memory, in_redis = resident(worker.worker_pid), used_by_redis(stage)
+
+    add_waiting(stage, MILLION)
+    for statistics in ("none", "fresh"):
+        if statistics == "fresh":
+            analyze(stage)
+        for due in (0, 10):
+            plan, took = explained(stage, take_due, due=due)
+            say(f"\ntake_due with {due} due, statistics {statistics}: {took:.3f} ms\n{outline(plan)}")
+            assert goes_by_index(plan)
+            assert took < QUICK
+        plan, took = explained(stage, next_due_in)
+        say(f"next_due_in, statistics {statistics}: {took:.3f} ms\n{outline(plan)}")
+        assert goes_by_index(plan)
+        assert took < QUICK
+
+    await_beats(stage, 5)  # in which its relay and its reaper have looked as well
+    delayed = usual_delay(stage)
+    grown, grown_in_redis = resident(worker.worker_pid) - memory, used_by_redis(stage) - in_redis
+    say(f"with {MILLION:,} waiting a step starts {delayed} after its creation")
+    say(f"the worker has grown by {grown / MEGABYTE:.1f} MB, Redis by {grown_in_redis / MEGABYTE:.2f} MB")
+    assert delayed < timedelta(seconds=1)
+    assert grown < 10 * MEGABYTE
+    assert grown_in_redis < 2 * MEGABYTE
+    assert stage.ask("SELECT count(*) FROM durable.outbox") == MILLION
+
+
+@contextmanager
+def relaying(stage: Stage) -> Iterator[None]:
+    """Run a relay in this process, as nobody else does."""
+    loop = relay.relay_loop(stage.runtime)
+    loop.start()
+    try:
+        yield
+    finally:
+        loop.stop()
+
+
+def say(figures: str) -> None:
+    """Show figures to whoever runs this with -s."""
+    sys.stdout.write(f"{figures}\n")
+
+
+def many_subjects(stage: Stage, count: int) -> list[Subject]:
+    """Make committed heroes that belong to no session, more than one would add one by one."""
+    with stage.engine.begin() as conn:
+        conn.execute(text("INSERT INTO subjects (note) SELECT '' FROM generate_series(1, :count)"), {"count": count})
+    with Session(stage.engine) as session:
+        found = list(session.scalars(select(Subject).order_by(Subject.id)))
+        session.expunge_all()
+    return found
+
+
+def looked_at(stage: Stage) -> int:
+    return int(stage.ask("SELECT count(*) FROM durable.outbox WHERE sends > 0"))
+
+
+def pushes(stage: Stage) -> int:
+    """Return how often anything was pushed into a queue since Redis began."""
+    return int(stage.redis.info("commandstats")["cmdstat_rpush"]["calls"])
+
+
+def say_drain(stage: Stage) -> None:
+    ((rate, longest),) = stage.rows(
+        """SELECT count(*) / extract(epoch FROM max(finished_at) - min(started_at)), max(gap)
+           FROM (SELECT *, started_at - lag(started_at) OVER (ORDER BY started_at) AS gap FROM durable.executions) e"""
+    )
+    say(f"\n{HERD:,} at once: {rate:.0f} steps/s, longest time without a start {longest}")
+    say(f"{pushes(stage):,} pushes")
+
+
+def usual_delay(stage: Stage) -> timedelta:
+    """Run workflows one after the other, and return how long after its creation a step starts: the median."""
+    return median(delay(stage) for _ in range(20))
+
+
+def delay(stage: Stage) -> timedelta:
+    workflow = stage.create(Later)
+    until(lambda: workflow.refresh().state not in ("ready", "performing"), f"{workflow!r} has ended")
+    assert workflow.state == "finished", workflow.history
+    (execution,) = workflow.history
+    return execution.started_at - workflow.created_at
+
+
+def await_beats(stage: Stage, seconds: float) -> None:
+    """Wait until the only worker has been at its work for so long."""
+    query = "SELECT max(seen_at) >= CAST(:since AS timestamptz) + make_interval(secs => :seconds) FROM durable.workers"
+    since = stage.ask("SELECT now()")
+    until(lambda: stage.ask(query, since=since, seconds=seconds), "the worker has been at its work for a while")
+
+
+def resident(pid: int) -> int:
+    """Return the memory that a process holds, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+
+
+def used_by_redis(stage: Stage) -> int:
+    return int(stage.redis.info("memory")["used_memory"])
+
+
+# --- a million rows
+
+WORKFLOW = "CAST('01900000-0000-7000-8000-' || lpad(to_hex(i), 12, '0') AS uuid)"
+EXECUTION = "CAST('01900000-0000-7000-9000-' || lpad(to_hex(i), 12, '0') AS uuid)"
+COPIES = (
+    f"""INSERT INTO durable.workflows (id, name, version, hero_type, hero_key, state, step, queue, priority, input,
+                                       data, unique_key, unique_in, created_at)
+        SELECT {WORKFLOW}, name, version, hero_type, i::text, state, step, queue, priority, input,
+               data, hero_type || ':' || i, unique_in, created_at
+        FROM durable.workflows, generate_series(:first, :last) i WHERE id = :workflow""",
+    f"""INSERT INTO durable.executions (id, workflow_id, step, state, attempt, reattempts, crashes, idempotency_key,
+                                        scheduled_for)
+        SELECT {EXECUTION}, {WORKFLOW}, step, state, attempt, reattempts, crashes, {EXECUTION}, scheduled_for
+        FROM durable.executions, generate_series(:first, :last) i WHERE workflow_id = :workflow""",
+    f"""INSERT INTO durable.outbox (execution_id, name, queue, priority, due_at)
+        SELECT {EXECUTION}, o.name, o.queue, o.priority, o.due_at
+        FROM durable.outbox o JOIN durable.executions e ON e.id = o.execution_id AND e.workflow_id = :workflow,
+             generate_series(:first, :last) i""",
+)
+
+
+def add_waiting(stage: Stage, count: int) -> None:
+    """Have workflows wait for next month: one that was created, and copies of its rows."""
+    workflow = stage.create(Later, wait=NEXT_MONTH)
+    first = 1_000_000_000
+    values = {"first": first, "last": first + count - 2, "workflow": workflow.id}
+    with stage.engine.begin() as conn:
+        for copy in COPIES:
+            conn.execute(text(copy), values)
+    assert stage.ask("SELECT count(*) FROM durable.outbox WHERE due_at > now() + interval '29 days'") == count
+
+
+def analyze(stage: Stage) -> None:
+    with stage.engine.begin() as conn:
+        conn.execute(text("ANALYZE durable.workflows, durable.executions, durable.outbox"))
+
+
+# --- the relay's statements, explained
+
+Call = Callable[[Stage, Connection], object]
+
+
+def take_due(stage: Stage, conn: Connection) -> object:
+    stuck = stage.runtime.settings.stuck_scheduled_after
+    return outbox.take_due(conn, stage.runtime.clock, limit=relay.BATCH, again=relay.AGAIN, stuck=stuck)
+
+
+def next_due_in(stage: Stage, conn: Connection) -> object:
+    return outbox.next_due_in(conn, stage.runtime.clock)
+
+
+def explained(stage: Stage, call: Call, *, due: int = 0, times: int = 20) -> tuple[dict[str, Any], float]:
+    """Return the plan of the statement that a call executes, and the milliseconds it takes: the median."""
+    question, values = statement_of(stage, call)
+    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {question}"
+    found = []
+    for _ in range(times):
+        with stage.engine.connect() as conn:  # rolled back at its end, so that each time the same is due
+            fall_due(conn, due)
+            answer = conn.exec_driver_sql(explain, values).scalar_one()
+            found.append((answer if isinstance(answer, list) else json.loads(answer))[0])
+    return found[-1]["Plan"], median(one["Execution Time"] for one in found)
+
+
+def statement_of(stage: Stage, call: Call) -> tuple[str, Any]:
+    """Return the SQL that a call executes, as it arrives at the driver."""
+    seen: list[tuple[str, Any]] = []
+
+    def note(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
+        seen.append((statement, parameters))
+
+    with stage.engine.connect() as conn:
+        event.listen(conn, "before_cursor_execute", note)
+        call(stage, conn)
+    (only,) = seen
+    return only
+
+
+def fall_due(conn: Connection, count: int) -> None:
+    earliest = "SELECT execution_id FROM durable.outbox ORDER BY due_at LIMIT :count"
+    conn.execute(
+        text(f"UPDATE durable.outbox SET due_at = now() - interval '1 s' WHERE execution_id IN ({earliest})"),
+        {"count": count},
+    )
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from nodes(inner)
+
+
+def goes_by_index(plan: dict[str, Any]) -> bool:
+    """Tell whether due messages are found by the index of due times, and no table is read from end to end."""
+    found = list(nodes(plan))
+    whole = [node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"]
+    return not whole and any(node.get("Index Name") == "outbox_due_at_idx" for node in found)
+
+
+def outline(plan: dict[str, Any], depth: int = 1) -> str:
+    """Return a plan in a few words a line."""
+    about = [plan["Node Type"], plan.get("Relation Name", ""), plan.get("Index Name", ""), plan.get("CTE Name", "")]
+    line = f"{'  ' * depth}{' '.join(filter(None, about))}: {plan['Actual Rows'] * plan['Actual Loops']:.0f} rows"
+    return "\n".join([line, *(outline(inner, depth + 1) for inner in plan.get("Plans", ()))])
