@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,13 +10,15 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from durable import migrate, scratch
+from durable.cli import app
 
 ROOT = Path(__file__).parents[2]
 
 
-def durable(*arguments, **environment):
+def durable(*arguments, cwd=ROOT, **environment):
     """Run the command and return what came of it."""
     own = {key: value for key, value in os.environ.items() if not key.startswith("DURABLE_")}
     return subprocess.run(
@@ -24,8 +27,21 @@ def durable(*arguments, **environment):
         text=True,
         env=own | environment,
         timeout=60,
-        cwd=ROOT,
+        cwd=cwd,
     )
+
+
+def run(*arguments, columns=100):
+    """Run the command in this process, on its runtime and with its classes: for what needs no process of its own."""
+    done = CliRunner().invoke(app, [str(one) for one in arguments], env={"COLUMNS": str(columns)})
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def printed_json(done):
+    """Return the one JSON document that a command has printed."""
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -74,6 +90,12 @@ def test_migrate_prints_its_sql():
 
     assert printed.returncode == 0
     assert "CREATE TABLE durable.workflows" in printed.stdout
+
+
+def test_migrate_tells_programs_the_revision(blank):
+    done = durable("migrate", "--json", DURABLE_DATABASE_URL=blank)
+
+    assert printed_json(done) == {"revision": migrate.newest()}
 
 
 def test_an_unknown_option_is_a_mistake_of_usage():
