@@ -1,121 +1,76 @@
-"""The demo: one order runs from nothing to its end, another survives the death of its worker."""
+"""The demo: a shop loses a worker and all messages in Redis, and still everything is done once."""
 
 from __future__ import annotations
 
 import logging
+import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from uuid import uuid4
+import time
+from collections.abc import Sequence
+from typing import NoReturn
 
-from sqlalchemy import Engine, func, select
-from sqlalchemy.orm import Session
-
-import durable
-from actors.demo_crash import kill_a_worker, recover
-from actors.demo_proofs import Proof, prove_all
-from actors.demo_screen import begin_chapter, say, show_proofs, show_table
-from actors.models import Product, User, create_tables
-from actors.order_fulfilment import OrderFulfilment
-from actors.shop import place_order
-from durable import Execution, dev, executor, migrate, scratch, tables
-from durable.runtime import Runtime
-
-BASKET = {"mug": 2, "pen": 1}
-SHELF = {"mug": 10, "pen": 10}
+from actors.demo_flush import clean_redis
+from actors.demo_proofs import Proof
+from actors.demo_screen import begin_chapter, say, show_failure, show_log, show_verdict
+from actors.demo_stage import DemoFailed, a_stage, workers
+from actors.demo_story import tell
+from durable.errors import DurableError
 
 
 def main() -> int:
     """Run the demo and return its exit code: 0 if everything it claims holds."""
     logging.getLogger("durable").addHandler(logging.NullHandler())
-    say("durable runs workflows that survive crashes. This is a small shop that uses it, on a real Postgres.")
-    with a_shop() as runtime:
-        begin_chapter("1. An order and its workflow, written in one transaction")
-        first = take_order(runtime.engine)
-        begin_chapter("2. Its steps, run one by one in this process")
-        say("Between reserve_stock and charge_card it waits for an hour. The demo runs every step at once instead.\n")
-        run_to_the_end(runtime, first)
-        begin_chapter("3. A second order, whose worker is killed in the middle of a step")
-        second = take_order(runtime.engine)
-        say("")
-        kill_a_worker(runtime, second)
-        begin_chapter("4. The recovery")
-        recover(runtime, second)
-        run_to_the_end(runtime, second)
-        begin_chapter("5. The proof, from the rows in the database")
-        proofs = prove_all(runtime.engine, [first, second], killed=second, shelf=SHELF)
-    return conclude(proofs)
-
-
-@contextmanager
-def a_shop() -> Iterator[Runtime]:
-    """Give a shop in a database of its own, which is dropped afterwards."""
-    with dev.postgres(durable=True) as server, scratch.database(server.url, f"demo_{uuid4().hex[:8]}") as url:
-        runtime = durable.configure(database_url=url.render_as_string(hide_password=False), lost_worker_after="2s")
-        try:
-            migrate.migrate(runtime.engine)
-            create_tables(runtime.engine)
-            with Session(runtime.engine) as session, session.begin():
-                session.add(User(email="ada@example.org", card="4242"))
-                session.add_all(Product(sku=sku, price=500, in_stock=count) for sku, count in SHELF.items())
-            yield runtime
-        finally:
-            runtime.engine.dispose()
-
-
-def take_order(engine: Engine) -> OrderFulfilment:
-    """Place an order, which starts its fulfilment in the same transaction."""
-    with Session(engine) as session, session.begin():
-        created = place_order(session, session.scalars(select(User)).one(), BASKET)
-    fulfilment = OrderFulfilment.get(created.id)
-    show_database(engine, fulfilment)
-    return fulfilment
-
-
-def show_database(engine: Engine, fulfilment: OrderFulfilment) -> None:
-    """Show what the database knows of a fulfilment that has just begun."""
-    order, [execution] = fulfilment.hero, fulfilment.history
-    with engine.connect() as conn:
-        messages = conn.scalar(select(func.count()).where(tables.outbox.c.execution_id == execution.id))
-    rows = [
-        ("shop.orders", f"order {order.id} is {order.status} and costs {order.total} cents"),
-        ("durable.workflows", f"the fulfilment of order {order.id} is {fulfilment.state}"),
-        ("durable.executions", f"its step {execution.step} is {execution.state}"),
-        ("durable.outbox", f"{messages} message waits for a worker"),
-    ]
-    show_table(("table", "what it says"), rows)
-
-
-def run_to_the_end(runtime: Runtime, fulfilment: OrderFulfilment) -> None:
-    """Run what is scheduled until nothing is; nobody wants to sit through the waits here."""
-    while scheduled := fulfilment.current_execution:
-        executor.perform(runtime, OrderFulfilment, scheduled.id, early=True)
-    show_table(("step", "attempt", "was due", "started", "outcome"), map(as_row, fulfilment.history))
-    say(f"\nThe workflow is {fulfilment.refresh().state}.")
-
-
-def as_row(execution: Execution) -> Sequence[object]:
-    """Return what is worth seeing of an execution."""
-    due, started = (f"{at:%H:%M:%S}" if at else "" for at in (execution.scheduled_for, execution.started_at))
-    return execution.step, execution.attempt, due, started, execution.outcome or execution.state
-
-
-def conclude(proofs: Sequence[Proof]) -> int:
-    """Show the proofs and say what they mean."""
-    show_proofs(proofs)
-    if not all(proof.holds for proof in proofs):
-        say("\nSomething was lost or done twice: this is a bug in durable.")
-        return 1
-    begin_chapter("What you have seen")
     say(
-        "A workflow is a class with steps, and a row about one row of yours: here an order.\n"
-        "What a step writes is committed together with its outcome and the message for the next step.\n"
-        "A worker died in the middle of a step: what it had written was undone, the step ran again,\n"
-        "and every stock movement and every charge is there exactly once.\n"
-        "The workflow is in actors/order_fulfilment.py."
+        "durable runs workflows: work in steps that must not get lost, such as an order in a shop. This demo opens "
+        "a small shop, breaks things on purpose, and counts at the end."
     )
+    try:
+        play()
+    except (DemoFailed, DurableError) as error:
+        for log in getattr(error, "logs", ()):
+            show_log(log)
+        show_failure(str(error))
+        return 1
+    except SystemExit:
+        say("\nStopped before its end. Nothing of it is left.")
+        raise
     return 0
 
 
+def play() -> None:
+    """Set everything up, tell the story, show the proofs, and take everything down."""
+    arrived = time.monotonic()
+    with a_stage() as stage, clean_redis(stage), workers(stage):
+        ready = time.monotonic()
+        conclude(tell(stage))
+        told = time.monotonic()
+    say(f"\nSetting up took {ready - arrived:.0f} s, the rest {told - ready:.0f} s. Nothing of it is left.")
+
+
+def conclude(proofs: Sequence[Proof]) -> None:
+    """Show the proofs and say what they mean."""
+    for proof in proofs:
+        show_verdict(proof.claim, holds=proof.holds)
+    if not all(proof.holds for proof in proofs):
+        raise DemoFailed("Something was lost or done twice: this is a bug in durable.")
+    begin_chapter("What you have seen")
+    say(
+        "What a step writes, that it is done, and what comes next are one commit. So a step that dies leaves nothing "
+        "and runs again, a step that is done never runs again, and every stock movement, charge and parcel is there "
+        "exactly once. Only what leaves the database, such as a call to the bank, may happen twice; both calls have "
+        "the same key, by which the bank knows.\n"
+    )
+    say("The workflow is in actors/order_fulfilment.py.")
+
+
+def stop(number: int, frame: object) -> NoReturn:
+    """End in good order: everything that was started is ended, and a second signal does not disturb it."""
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, stop)
     sys.exit(main())

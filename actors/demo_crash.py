@@ -1,73 +1,97 @@
-"""The demo's crash: a worker process that is really killed, and what becomes of its step."""
+"""The demo's first disaster: a worker process is killed in the middle of a step that has already written."""
 
 from __future__ import annotations
 
-import operator
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Engine, make_url, text
-from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
+from sqlalchemy import Row
 
-from actors.demo_screen import say
-from actors.order_fulfilment import OrderFulfilment
-from durable import reaper
-from durable.runtime import Runtime
+from actors.demo_stage import CONNECTION, Stage
 
-WORKER = "doomed worker"
+_WRITERS = f"""
+SELECT w.id, w.pid, count(*) AS transactions
+FROM durable.workers w JOIN pg_stat_activity a ON a.application_name = '{CONNECTION} ' || w.pid
+WHERE a.datname = current_database() AND a.state = 'idle in transaction' AND a.backend_xid IS NOT NULL
+  AND a.query LIKE 'INSERT INTO shop.stock_movements%'
+GROUP BY w.id, w.pid ORDER BY transactions DESC LIMIT 1
+"""
+_CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = :name"
+_RUNNING = """
+SELECT e.id, e.step, coalesce(p.order_id, w.hero_key::int) AS order_id
+FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
+LEFT JOIN shop.payments p ON w.hero_type LIKE '%Payment' AND p.id = w.hero_key::int
+WHERE e.state = 'in_progress' AND e.worker = :worker ORDER BY order_id
+"""
+_MOVEMENTS = "SELECT count(*) FROM shop.stock_movements WHERE order_id = ANY(:orders)"
+_AGAIN = """
+SELECT again.worker, extract(epoch FROM again.started_at - :at)::float AS seconds
+FROM durable.executions lost JOIN durable.executions again
+  ON again.workflow_id = lost.workflow_id AND again.step = lost.step AND again.seq > lost.seq
+WHERE lost.id = :execution AND again.started_at IS NOT NULL ORDER BY again.seq LIMIT 1
+"""
 
-_CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = :worker"
-_HAVE_WRITTEN = " AND state = 'idle in transaction' AND query LIKE 'INSERT INTO shop.stock_movements%'"
-_MOVEMENTS = "SELECT count(*) FROM shop.stock_movements WHERE order_id = :order"
-_LEASE_RAN_OUT = "SELECT lease_until < now() FROM durable.executions WHERE id = :execution"
-
-
-def kill_a_worker(runtime: Runtime, fulfilment: OrderFulfilment) -> None:
-    """Have another process run the first step, and kill it once it has written."""
-    [scheduled] = fulfilment.history
-    with a_worker(runtime, str(scheduled.id)) as worker:
-        until(lambda: ask(runtime.engine, _CONNECTIONS + _HAVE_WRITTEN, worker=WORKER))
-        [running] = fulfilment.history
-        say(f"Process {worker.pid} runs {running.step}, which is {running.state}.")
-        say("It has taken the goods off the shelf, but not committed yet.")
-        worker.send_signal(signal.SIGKILL)
-        say(f"It is ended by {signal.Signals(-worker.wait()).name}.")
-    until(lambda: not ask(runtime.engine, _CONNECTIONS, worker=WORKER))
-    movements = ask(runtime.engine, _MOVEMENTS, order=fulfilment.hero.id)
-    say(f"What it had written is undone: the order has {movements} stock movements.")
-
-
-def recover(runtime: Runtime, fulfilment: OrderFulfilment) -> None:
-    """Let the reaper find the step once the lease of the dead worker has run out."""
-    lease = runtime.settings.lost_worker_after.total_seconds()
-    say(f"The step belongs to the dead worker until its lease runs out, {lease:g} seconds after its last sign of life.")
-    [lost] = fulfilment.history
-    until(lambda: ask(runtime.engine, _LEASE_RAN_OUT, execution=lost.id))
-    say(f"Now the reaper recovers {reaper.recover_lost_claims(runtime)} step, and it is run again:\n")
+RESERVE = "reserve_stock"
+_SETTLED = 0.1
+"""Seconds in which Postgres has surely read what the worker had sent before it was stopped."""
 
 
-@contextmanager
-def a_worker(runtime: Runtime, execution_id: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a worker process on the same database; it never outlives the demo."""
-    url = make_url(str(runtime.settings.database_url)).update_query_dict({"application_name": WORKER})
-    environment = {**os.environ, "DURABLE_DATABASE_URL": url.render_as_string(hide_password=False)}
-    with subprocess.Popen([sys.executable, "-m", "actors.demo_worker", execution_id], env=environment) as worker:
-        try:
-            yield worker
-        finally:
-            worker.kill()
+@dataclass(frozen=True)
+class LostStep:
+    """A step that was running when its worker died."""
+
+    execution_id: UUID
+    step: str
+    order_id: int
 
 
-def ask(engine: Engine, question: str, **values: object) -> object:
-    """Return the database's answer to a question."""
-    with engine.connect() as conn:
-        return conn.scalar(text(question), values)
+@dataclass(frozen=True)
+class Crash:
+    """What is known of a worker's death."""
+
+    worker: str
+    at: datetime
+    wrote: int
+    lost: tuple[LostStep, ...]
+    left_behind: int
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Ask again and again, for 15 seconds at most, until the answer is yes."""
-    Retrying(retry=retry_if_result(operator.not_), stop=stop_after_delay(15), wait=wait_fixed(0.05))(condition)
+def kill_a_worker(stage: Stage, victim: Row[Any]) -> Crash:
+    """Kill a worker process, and see what it held and what is left of what it wrote."""
+    stage.killed += 1
+    os.kill(victim.pid, signal.SIGKILL)
+    at = stage.ask("SELECT clock_timestamp()")
+    name = f"{CONNECTION} {victim.pid}"
+    stage.until(lambda: not stage.ask(_CONNECTIONS, name=name), "the connections of the dead worker were closed")
+    lost = tuple(LostStep(row.id, row.step, row.order_id) for row in stage.rows(_RUNNING, worker=victim.id))
+    orders = [one.order_id for one in lost if one.step == RESERVE]
+    return Crash(victim.id, at, victim.transactions, lost, left_behind=stage.ask(_MOVEMENTS, orders=orders))
+
+
+def catch_a_worker(stage: Stage) -> Row[Any] | None:
+    """Stop a worker in the middle of a step that has written, None if there is none at this moment.
+
+    It is stopped first and looked at then, as what is looked at would go on otherwise.
+    """
+    for found in stage.rows(_WRITERS):
+        os.kill(found.pid, signal.SIGSTOP)
+        time.sleep(_SETTLED)
+        for still in stage.rows(_WRITERS):
+            if still.id == found.id:
+                return still
+        os.kill(found.pid, signal.SIGCONT)
+    return None
+
+
+def repetitions(stage: Stage, crash: Crash) -> list[tuple[LostStep, float, str]]:
+    """Return the lost steps that run again, how many seconds after the kill, and where."""
+    return [
+        (one, row.seconds, stage.name_of(row.worker))
+        for one in crash.lost
+        for row in stage.rows(_AGAIN, execution=one.execution_id, at=crash.at)
+    ]

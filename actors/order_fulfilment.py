@@ -6,6 +6,7 @@ from actors import stock
 from actors.gateways import CardDeclined, ServiceDown, carrier, mailer, payments, warehouse
 from actors.models import Charge, Order, Parcel
 from actors.status_polling import StatusPolling
+from actors.times import AN_HOUR
 from durable import ExceptionPolicy, Workflow, cancel_if, step
 
 
@@ -26,7 +27,7 @@ class OrderFulfilment(Workflow[Order], queue="fulfilment"):
         self.session.flush()  # our books first: what they refuse, the warehouse never hears of
         warehouse.put_aside(self.hero.id, key=self.execution.idempotency_key)
 
-    @step(wait="1h", skip_if=lambda self: self.hero.status == "paid")  # an hour in which it can be called off
+    @step(wait=AN_HOUR, skip_if=lambda self: self.hero.status == "paid")  # in which it can be called off
     def charge_card(self) -> str:
         order = self.hero
         try:

@@ -7,6 +7,7 @@ from tenacity import wait_exponential
 from actors.gateways import CardDeclined, FraudSuspected, HoldExpired, RateLimited, ServiceDown, mailer, payments
 from actors.models import Charge, Payment
 from actors.order_fulfilment import OrderFulfilment
+from actors.times import AN_HOUR
 from durable import ExceptionPolicy, Workflow, cancel_if, on_exception, step
 
 
@@ -47,7 +48,7 @@ class PaymentProcessing(Workflow[Payment], queue="billing", priority=-10):
     def hold_amount(self) -> None:
         self.take_hold()
 
-    @step(wait="1h")  # the bank's own checks take a while
+    @step(wait=AN_HOUR)  # the bank's own checks take a while
     def capture(self) -> str:
         payment = self.hero
         try:

@@ -1,10 +1,10 @@
-"""What all services outside the shop have in common: they fail, they hang, and they know a key they have seen."""
+"""What all services outside the shop have in common: they fail, they take their time, and they know their keys."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
-from threading import Event
 
 
 class ServiceDown(Exception):
@@ -30,7 +30,7 @@ class Service:
         self._troubles: deque[Exception] = deque()
         self._answers: dict[str, str] = {}
         self._down = False
-        self._hanging = False
+        self._seconds = 0.0
 
     def will_raise(self, *errors: Exception) -> None:
         """Answer the next calls with these errors, one each."""
@@ -44,14 +44,13 @@ class Service:
         """Answer calls again."""
         self._down = False
 
-    def hang(self) -> None:
-        """Take every call from now on and never return from it."""
-        self._hanging = True
+    def slow_down(self, seconds: float) -> None:
+        """Take so long for every call from now on."""
+        self._seconds = seconds
 
     def _receive(self) -> None:
-        """Begin every call: go wrong in the way that was asked for."""
-        if self._hanging:
-            Event().wait()
+        """Begin every call: take as long as it takes, and go wrong in the way that was asked for."""
+        time.sleep(self._seconds)
         if self._down:
             raise ServiceDown(f"{type(self).__name__} does not answer")
         if self._troubles:
