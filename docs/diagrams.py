@@ -22,7 +22,15 @@ BLOCK = re.compile(
     r"(?P<begin>^<!-- drawn: (?P<name>[a-z ]+) -->\n).*?(?P<end>^<!-- end -->$)", re.DOTALL | re.MULTILINE
 )
 
-KINDS = {str: "text", int: "a whole number", timedelta: "a duration", Callable: "a function"}
+KINDS = {
+    str: "text",
+    int: "a whole number",
+    bool: "`true`, `false`",
+    tuple: "names",
+    timedelta: "a duration",
+    Callable: "a function",
+}
+DAY = timedelta(days=1)
 
 
 def main() -> None:
@@ -74,7 +82,7 @@ def setting(name: str, field: FieldInfo) -> Iterator[str]:
     kind = kind_of(field.annotation)
     yield f"`{name}`"
     yield "only in code" if kind == KINDS[Callable] else f"`{Settings.model_config['env_prefix']}{name.upper()}`"
-    yield kind
+    yield f"{kind}, or `never`" if can_be_turned_off(field) else kind
     yield default_of(field)
     yield str(field.description)
 
@@ -91,13 +99,25 @@ def kind_of(annotation: object) -> str:
     return kind_of(given)
 
 
+def can_be_turned_off(field: FieldInfo) -> bool:
+    """Tell whether a setting that has a default may also be nothing."""
+    return field.default is not None and NoneType in get_args(field.annotation)
+
+
 def default_of(field: FieldInfo) -> str:
     """Return a setting's default as it would be written."""
-    if field.default is None:
+    if field.default is None or field.default == ():
         return "none"
+    if isinstance(field.default, bool):
+        return f"`{str(field.default).lower()}`"
     if isinstance(field.default, timedelta):
-        return f"`{durationpy.to_str(field.default)}`"
+        return f"`{duration(field.default)}`"
     return f"`{field.default}`"
+
+
+def duration(length: timedelta) -> str:
+    """Return a duration as people write it: days, where it is days."""
+    return durationpy.to_str(length) if length % DAY else f"{length // DAY}d"
 
 
 def codes(words: Iterable[str]) -> str:

@@ -33,15 +33,17 @@ FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (?P<name>\w+\.py)\n")
 LINK = re.compile(r"\[[^\]]+\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+VARIABLE = re.compile(r"\bDURABLE_[A-Z_]*[A-Z]\b")
+LOGGED = re.compile(r"^\| [^|]+ \| `(?P<message>[^`]+)` \|", re.MULTILINE)
 TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*: ", re.MULTILINE)
 
 WORDS = """
-    actor, anonymous step, attempt, audit, broker, claim, clock, condition, crash, data, definition, execution,
-    flow control, gravestone, handle, handler, heartbeat, hero, history, hook, idempotency key, input, interruption,
-    lease, live, message, move, ongoing, outbox, outcome, plan, policy, priority, queue, reaper, reason, reattempt,
-    relay, report, result, resume input, retry, room, runtime, scratch database, settings, settle, signal, slot,
-    speedrun, state, step, stop request, store, terminal, terminal action, travel, unique key, verb, verdict, version,
-    visit, wait, worker, workflow
+    actor, anonymous step, attempt, audit, body, broker, claim, clock, condition, courier, crash, data, definition,
+    execution, flow control, gravestone, guard, handle, handler, heartbeat, hero, history, hook, idempotency key,
+    input, interrupt, interruption, lease, letter, live, loop, mark, message, move, ongoing, outbox, outcome, plan,
+    policy, priority, pulse, queue, reaper, reason, reattempt, relay, report, result, resume input, retry, room,
+    runtime, scratch database, settings, settle, signal, slot, speedrun, state, step, stop request, store, supervisor,
+    terminal, terminal action, timeout, travel, unique key, verb, verdict, version, visit, wait, worker, workflow
 """
 
 
@@ -195,6 +197,22 @@ def test_every_public_name_is_mentioned(name):
     code = re.compile(rf"`[^`\n]*\b{name}\b[^`\n]*`")
 
     assert any(code.search(page.read_text()) for page in DOCS.rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=label)
+def test_every_variable_of_the_environment_that_is_named_exists(page):
+    settings = {f"DURABLE_{name.upper()}" for name in library.Settings.model_fields}
+
+    assert set(VARIABLE.findall(page.read_text())) <= settings | {"DURABLE_PG_BIN"}
+
+
+def test_the_log_messages_to_expect_are_those_of_the_code():
+    logged = (DOCS / "operations.md").read_text().partition("## Logs to expect")[2].partition("\n## ")[0]
+    code = "".join(file.read_text() for file in Path(library.__file__).parent.rglob("*.py"))
+    messages = [found["message"] for found in LOGGED.finditer(logged)]
+
+    assert messages
+    assert [part for message in messages for part in message.split("…") if part not in code] == []
 
 
 @pytest.mark.parametrize("module", [module.name for module in pkgutil.iter_modules(library.__path__)])
