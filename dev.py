@@ -165,7 +165,8 @@ def install() -> None:
 def install_with_uv(uv: str) -> bool:
     target = ("--quiet", "--python", str(PYTHON))
     return (
-        call(uv, "pip", "sync", *target, "--require-hashes", LOCK) == 0
+        # Compiled once here, as pip does: each of many processes would do it again where nothing may write bytecode.
+        call(uv, "pip", "sync", *target, "--compile-bytecode", "--require-hashes", LOCK) == 0
         and call(uv, "pip", "install", *target, "--no-deps", "--editable", ".") == 0
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 from dramatiq.asyncio import get_event_loop_thread
@@ -18,6 +19,7 @@ T = TypeVar("T")
 _LOOK_UP = 0.1
 """Seconds after which a thread that waits for a coroutine lets an interrupt through."""
 _FAREWELL = 2.0
+"""Seconds in which a coroutine that was canceled may clean up."""
 
 
 def finish(value: object) -> object:
@@ -27,44 +29,52 @@ def finish(value: object) -> object:
     worker = get_event_loop_thread()
     if worker is not None and worker.loop.is_running():
         return _finish_on(worker.loop, value)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _run(value)
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(copy_context().run, _run, value).result()
+    with _a_loop() as loop:
+        return _finish_on(loop, value)
 
 
 def _finish_on(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, object]) -> object:
-    """Run a coroutine on a loop in another thread; it is canceled if this thread is interrupted meanwhile."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+    """Run a coroutine on a loop in another thread; if this one is interrupted it is canceled, and may clean up."""
+    ended = Event()
+
+    async def run() -> object:
+        try:
+            return await coroutine
+        finally:
+            ended.set()
+
+    future = asyncio.run_coroutine_threadsafe(run(), loop)
     try:
-        while not future.done():
-            wait([future], timeout=_LOOK_UP)
+        while not ended.wait(_LOOK_UP):
+            pass
     except BaseException:
-        _cancel(future)
+        future.cancel()
+        ended.wait(_FAREWELL)
         raise
-    return _result(future)
-
-
-def _cancel(future: Future[object]) -> None:
-    """Cancel a coroutine and give it a moment to clean up."""
-    future.cancel()
-    wait([future], timeout=_FAREWELL)
-
-
-def _result(future: Future[object]) -> object:
     try:
         return future.result()
     except (CancelledError, asyncio.CancelledError) as error:
         raise RuntimeError("the step's coroutine was canceled from inside") from error
 
 
-def _run(coroutine: Coroutine[Any, Any, object]) -> object:
+@contextmanager
+def _a_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Run an event loop in a thread of its own: one in this thread would sleep through its interrupts."""
+    running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+
+    async def serve() -> None:
+        enough = asyncio.Event()
+        running.set_result((asyncio.get_running_loop(), enough))
+        await enough.wait()
+
+    thread = Thread(target=lambda: asyncio.run(serve()), name="durable-event-loop", daemon=True)
+    thread.start()
+    loop, enough = running.result()
     try:
-        return asyncio.run(coroutine)
-    except asyncio.CancelledError as error:
-        raise RuntimeError("the step's coroutine was canceled from inside") from error
+        yield loop
+    finally:
+        loop.call_soon_threadsafe(enough.set)
+        thread.join()
 
 
 async def awaited(call: Callable[[], T], session: AsyncSession | Session | None) -> T:

@@ -31,6 +31,7 @@ class Courier:
         self._lock = Lock()
         self._process: int | None = None
         self._silent_until = 0.0
+        self._failing = False
 
     def send(self, letters: Iterable[Letter]) -> None:
         """Send messages soon; returns at once."""
@@ -78,12 +79,28 @@ class Courier:
     def _send(self, letters: Sequence[Letter]) -> None:
         if not letters or time.monotonic() < self._silent_until:
             return
-        due = [letter for letter in letters if not letter.due_in]
         try:
-            if due:
-                self._broker.deliver(due)
-            if any(timedelta() < letter.due_in < RING_WITHIN for letter in letters):
-                self._broker.ring()
+            self._deliver(letters)
         except Exception as error:
-            self._silent_until = time.monotonic() + _PAUSE_AFTER_FAILURE
-            log.warning("the broker does not answer, the relay sends later what is due now: %s", error)
+            self._note_failure(error)
+        else:
+            self._note_success()
+
+    def _deliver(self, letters: Sequence[Letter]) -> None:
+        due = [letter for letter in letters if not letter.due_in]
+        if due:
+            self._broker.deliver(due)
+        if any(timedelta() < letter.due_in < RING_WITHIN for letter in letters):
+            self._broker.ring()
+
+    def _note_failure(self, error: Exception) -> None:
+        """Leave the broker alone for a moment, and say so once: it may be away for long."""
+        self._silent_until = time.monotonic() + _PAUSE_AFTER_FAILURE
+        level = logging.DEBUG if self._failing else logging.WARNING
+        log.log(level, "the broker does not answer, the relay sends later what is due now: %s", error)
+        self._failing = True
+
+    def _note_success(self) -> None:
+        if self._failing:
+            log.info("the broker answers again")
+        self._failing = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from durable.post import post
 from durable.runtime import Runtime
 from durable.states import WorkflowState
 from durable.store import claims
+from durable.store.claims import Terms
 from durable.store.rows import Claim, Settled
 from durable.workflow import Workflow
 
@@ -31,12 +33,22 @@ def perform(
     None means that it was not ours to run, or not ours any more when it ended. `early` ignores its due time.
     """
     failpoint("claim.before")
-    claim = _claim(runtime, workflow_class, execution_id, early=early)
-    if claim is None:
+    terms = _terms(runtime, early=early)
+    with runtime.isolation.beside_others():
+        claim = _claim(runtime, workflow_class, execution_id, terms)
+        if claim is not None:
+            return _perform(runtime, workflow_class, claim)
+    if not _is_suspicious(runtime, execution_id, terms):
         log.debug("execution %s is not to be claimed", execution_id)
         return None
+    with runtime.isolation.alone():
+        claim = _claim(runtime, workflow_class, execution_id, replace(terms, alone=True))
+        return None if claim is None else _perform(runtime, workflow_class, claim)
+
+
+def _perform(runtime: Runtime, workflow_class: type[Workflow[Any]], claim: Claim) -> WorkflowState | None:
     failpoint("claim.after")
-    settled = _perform(runtime, workflow_class, claim)
+    settled = _settled(runtime, workflow_class, claim)
     failpoint("push.before")
     if settled is None:
         return None
@@ -44,7 +56,7 @@ def perform(
     return settled.state
 
 
-def _perform(runtime: Runtime, workflow_class: type[Workflow[Any]], claim: Claim) -> Settled | None:
+def _settled(runtime: Runtime, workflow_class: type[Workflow[Any]], claim: Claim) -> Settled | None:
     of_row = registry.resolve(claim.name, claim.version) or workflow_class
     with runtime.guard.holding(claim.token) as watch:
         performance = Performance(runtime, claim, of_row, watch)
@@ -57,20 +69,20 @@ def _perform(runtime: Runtime, workflow_class: type[Workflow[Any]], claim: Claim
             performance.context.close()
 
 
-def _claim(runtime: Runtime, workflow_class: type[Workflow[Any]], execution_id: UUID, *, early: bool) -> Claim | None:
+def _terms(runtime: Runtime, *, early: bool) -> Terms:
+    """Return on which terms this process claims: what may be paused for its next crash, it runs alone."""
+    settings = runtime.settings
+    suspicious = max(1, settings.max_crashes - 1)
+    return Terms(runtime.worker, settings.lost_worker_after, suspicious=suspicious, early=early)
+
+
+def _claim(runtime: Runtime, workflow_class: type[Workflow[Any]], execution_id: UUID, terms: Terms) -> Claim | None:
+    name = workflow_class.options.name
+
     def take(presence: str) -> Claim | None:
         for attempt in patiently(runtime.settings.lost_worker_after):
             with attempt, runtime.hot() as conn:
-                taken = claims.claim(
-                    conn,
-                    runtime.clock,
-                    execution_id,
-                    name=workflow_class.options.name,
-                    worker=runtime.worker,
-                    lease=runtime.settings.lost_worker_after,
-                    presence=presence,
-                    early=early,
-                )
+                taken = claims.claim(conn, runtime.clock, execution_id, terms, name=name, presence=presence)
         return taken
 
     try:
@@ -78,3 +90,8 @@ def _claim(runtime: Runtime, workflow_class: type[Workflow[Any]], execution_id: 
     except (psycopg.DataError, psycopg.ProgrammingError) as error:
         log.warning("cannot tell whether the hero of execution %s is there: %s", execution_id, error)
         return take(heroes.presence(()))
+
+
+def _is_suspicious(runtime: Runtime, execution_id: UUID, terms: Terms) -> bool:
+    with runtime.hot() as conn:
+        return claims.is_suspicious(conn, execution_id, suspicious=terms.suspicious)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from dramatiq.common import iter_queue
 from dramatiq.worker import Worker
 
 from durable.guard import Cause
@@ -35,7 +36,8 @@ class Farewell:
         return Loop("farewell", self.tick)
 
     def tick(self) -> float:
-        """Look at what still runs."""
+        """Return what was fetched and not begun, and look at what still runs."""
+        _quietly(self._return_messages)
         held = self._runtime.guard.held
         late = time.monotonic() - self._interrupt_at
         if late >= 0:
@@ -50,14 +52,12 @@ class Farewell:
         for watch in self._runtime.guard.held:
             if watch.abandon is not None:
                 _quietly(partial(watch.abandon, Cause.SHUTDOWN))
-        _quietly(self._return_messages)
         _quietly(self._leave)
         os._exit(0)
 
     def _return_messages(self) -> None:
-        while not self._worker.work_queue.empty():
-            message = self._worker.work_queue.get_nowait().message
-            self._worker.consumers[message.queue_name].requeue_messages([message])
+        for item in iter_queue(self._worker.work_queue):
+            self._worker.consumers[item.message.queue_name].requeue_messages([item.message])
 
 
 def _quietly(call: Callable[[], object]) -> None:

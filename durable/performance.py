@@ -70,7 +70,9 @@ class Performance:
         try:
             verdict, data = self._limited(step)
         except Exception as error:
-            return self._fail(step, error, interrupted=self.context.lost_connection)
+            # An interrupt in the middle of a query closes the connection: that is not the database's doing.
+            lost = self.context.lost_connection and self.watch.cause is None
+            return self._fail(step, error, interrupted=lost)
         failpoint("settle.before")
         try:
             return self._settle(verdict, data)

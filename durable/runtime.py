@@ -20,6 +20,7 @@ from durable.clock import Clock
 from durable.courier import Courier
 from durable.errors import DurableError, InvalidHero, NotConfigured
 from durable.guard import Guard
+from durable.isolation import Isolation
 from durable.settings import LOOK_WITHIN, Settings
 from durable.store import databases
 
@@ -56,6 +57,7 @@ class Runtime:
         self.clock = Clock()
         self.worker = uuid4().hex
         self.guard = Guard()
+        self.isolation = Isolation()
         self._engine = engine and _checked(engine)
         self._session_factory = session_factory
         self._identities: dict[Engine, tuple[str, ...]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import signal
@@ -38,7 +39,12 @@ class Child:
     def start(self) -> None:
         """Start it, in a session of its own: Ctrl-C reaches only the supervisor, which passes it on in good order."""
         self.started_at = time.monotonic()
-        self.process = subprocess.Popen(self.command, env=dict(self.environment), start_new_session=True)
+        self.process = subprocess.Popen(
+            self.command,
+            env=dict(self.environment),
+            start_new_session=True,
+            preexec_fn=_end_with_supervisor if sys.platform == "linux" else None,
+        )
 
     def look(self) -> int | None:
         """Return the exit code if it has just ended, and plan its next start."""
@@ -120,6 +126,16 @@ class Supervisor:
         finally:
             for name, handler in before.items():
                 signal.signal(name, handler)
+
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _end_with_supervisor() -> None:
+    """Have the kernel tell this command to end when its supervisor is killed; others than Linux have no such thing."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class _Changes:

@@ -134,9 +134,10 @@ def crashed(action: Literal["reattempt", "pause", "cancel"], *, crashes: int, mo
 
 def interrupted(failure: Failure, *, crashes: int, most: int) -> Verdict:
     """The database went away under the step: nothing it wrote was kept, so it runs again."""
-    verdict = crashed("reattempt", crashes=crashes, most=most)
-    outcome = Outcome.INTERRUPTED if verdict.course is Course.AGAIN else verdict.outcome
-    return replace(verdict, outcome=outcome, failure=failure)
+    verdict = replace(crashed("reattempt", crashes=crashes, most=most), failure=failure)
+    if verdict.course is Course.AGAIN:
+        return replace(verdict, outcome=Outcome.INTERRUPTED)
+    return replace(verdict, reason=f"the database went away under its step {crashes + 1} times in a row")
 
 
 def handed_back() -> Verdict:

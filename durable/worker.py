@@ -30,6 +30,7 @@ from durable.store import outbox
 log = logging.getLogger("durable.worker")
 
 PUT_BACK_FOR = timedelta(milliseconds=500)
+"""The shortest time for which a message is put back."""
 RET_IMPORT = 2
 """Dramatiq's exit code for a process that cannot start."""
 
@@ -125,7 +126,8 @@ class WorkerLife(Middleware):
             loop.start()
 
     def before_worker_shutdown(self, broker: Any, worker: DramatiqWorker) -> None:
-        """Give running steps their time; afterwards they are given back."""
+        """Take nothing new, give running steps their time; afterwards they are given back."""
+        broker.retire()
         leave = partial(self.after_worker_shutdown, broker, worker)
         Farewell(runtime.current(), worker, leave).loop().start()
 

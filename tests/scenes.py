@@ -12,6 +12,7 @@ from durable import Workflow, verdicts
 from durable.runtime import Runtime
 from durable.states import WorkflowState
 from durable.store import claims
+from durable.store.claims import Terms
 from durable.store.rows import Claim
 from durable.testing import perform_next_step
 
@@ -23,18 +24,13 @@ def claim(runtime: Runtime, workflow: Workflow[Any], *, early: bool = True) -> C
     return claim_id(runtime, workflow.name, scheduled.id, early=early)
 
 
-def claim_id(runtime: Runtime, name: str, execution_id: UUID, *, early: bool = False) -> Claim | None:
+def claim_id(
+    runtime: Runtime, name: str, execution_id: UUID, *, early: bool = False, worker: str = "a test"
+) -> Claim | None:
     """Take an execution by its id."""
+    terms = Terms(worker, runtime.settings.lost_worker_after, suspicious=99, early=early)
     with runtime.hot() as conn:
-        return claims.claim(
-            conn,
-            runtime.clock,
-            execution_id,
-            name=name,
-            worker="a test",
-            lease=runtime.settings.lost_worker_after,
-            early=early,
-        )
+        return claims.claim(conn, runtime.clock, execution_id, terms, name=name)
 
 
 def settle(

@@ -36,7 +36,7 @@ class Patient(Broker):
     def deliver(self, letters: Sequence[Letter]) -> int:
         """Send messages and return how many were sent; those that were sent before only if nobody waits in line."""
         waiting = {queue: self.backlog(queue) for queue in {letter.queue for letter in letters if letter.sends}}
-        wanted = [letter for letter in letters if letter.regardless or not waiting.get(letter.queue)]
+        wanted = [one for one in letters if not one.sends or one.regardless or not waiting[one.queue]]
         for letter in wanted:
             self.declare_queue(letter.queue)
             self.enqueue(message_of(letter))
@@ -59,6 +59,9 @@ class Patient(Broker):
 
     def remember(self) -> None:
         """Leave a mark that is lost when the broker loses its messages."""
+
+    def retire(self) -> None:
+        """Take no more messages: this process ends."""
 
     def revive(self, broker_id: str | None, queues: Iterable[str]) -> None:
         """Put messages that a dead worker had fetched back into their queues."""

@@ -48,13 +48,25 @@ end
 return pushed
 """
 
+_DISCARD = """
+local acks, messages, data = KEYS[1], KEYS[2], ARGV[1]
+for _, id in ipairs(redis.call("smembers", acks)) do
+    if redis.call("hget", messages, id) == data then
+        redis.call("srem", acks, id)
+        redis.call("hdel", messages, id)
+    end
+end
+"""
+
 
 class BlockingRedisBroker(Patient, RedisBroker):
     """Dramatiq's Redis broker with a consumer that waits for messages in Redis instead of asking again and again."""
 
     def __init__(self, url: str, *, namespace: str) -> None:
         super().__init__(client=_connect(url), namespace=namespace)
+        self.retired = False
         self._deliver = self.client.register_script(_DELIVER)
+        self._discard = self.client.register_script(_DISCARD)
         self._bell = f"{namespace}:durable.bell"
         self._mark = f"{namespace}:durable.mark"
 
@@ -97,6 +109,15 @@ class BlockingRedisBroker(Patient, RedisBroker):
         """Leave a mark that goes with the messages."""
         self.client.set(self._mark, "1")
 
+    def retire(self) -> None:
+        """Fetch nothing more: this process ends."""
+        self.retired = True
+
+    def discard(self, queue: str, data: bytes) -> None:
+        """Remove a message that was fetched, known by nothing but its content."""
+        acks = f"{self.namespace}:__acks__.{self.broker_id}.{queue}"
+        self._discard(keys=[acks, f"{self.namespace}:{queue}.msgs"], args=[data])
+
     def revive(self, broker_id: str | None, queues: Iterable[str]) -> None:
         """Declare a worker dead and have Dramatiq's own maintenance return its messages."""
         if broker_id is None:
@@ -132,11 +153,11 @@ class BlockingConsumer(_RedisConsumer):
                         return message
                 if not self._refill():
                     return None
-        except (redis.ConnectionError, redis.TimeoutError) as error:
+        except redis.RedisError as error:
             raise ConnectionClosed(error) from None
 
     def ack(self, message: MessageProxy) -> None:
-        """Tell Redis that a message is done with; no step waits for a Redis that does not answer."""
+        """Tell Redis that a message is done with; no step waits for a Redis that is down, or full."""
         self._conclude(super().ack, message)
 
     def nack(self, message: MessageProxy) -> None:
@@ -146,17 +167,20 @@ class BlockingConsumer(_RedisConsumer):
     def _conclude(self, tell: Callable[[MessageProxy], None], message: MessageProxy) -> None:
         try:
             tell(message)
-        except (ConnectionClosed, redis.TimeoutError) as error:
+        except (ConnectionClosed, redis.RedisError) as error:
             # Its execution's row, not Redis, says whether a message of ours still means anything.
             if OURS not in message.options:
                 raise ConnectionClosed(error) from None
-            log.debug("Redis does not answer: message %s stays unacknowledged", message.message_id)
+            log.debug("message %s stays unacknowledged: %s", message.message_id, error)
         finally:
             with self._room:
                 self._room.notify()
 
     def _refill(self) -> bool:
         """Fetch messages; if there is no room or nothing to fetch, wait for either and tell so."""
+        if self.broker.retired:
+            Event().wait(_LATE)
+            return False
         room = self.prefetch - self.outstanding_message_count
         if room <= 0:
             self._await_room()
@@ -185,13 +209,35 @@ class BlockingConsumer(_RedisConsumer):
     def _read(self, data: bytes | None) -> MessageProxy | None:
         if data is None:  # it was delivered twice, and the other one is done with
             return None
-        try:
-            message: dramatiq.Message[Any] = dramatiq.Message.decode(data)
-        except Exception:
-            log.exception("a message in queue %s cannot be read and is dropped: %.200r", self.queue_name, data)
+        message = _decode(data)
+        if message is None or not _is_whole(message, self.queue_name):
+            log.error("a message in queue %s cannot be read and is dropped: %.200r", self.queue_name, data)
+            self.broker.discard(self.queue_name, data)
             return None
         self.queued_message_ids.add(message.message_id)
         return MessageProxy(message)
+
+
+def _decode(data: bytes) -> dramatiq.Message[Any] | None:
+    try:
+        return dramatiq.Message.decode(data)
+    except Exception as error:  # whatever a decoder makes of bytes that anybody may have written
+        log.debug("not a message: %s", error)
+        return None
+
+
+def _is_whole(message: dramatiq.Message[Any], queue: str) -> bool:
+    """Tell whether a message has everything that Dramatiq's threads rely on; one that has not would end them."""
+    return (
+        message.queue_name == queue
+        and isinstance(message.message_id, str)
+        and isinstance(message.actor_name, str)
+        and isinstance(message.args, (list, tuple))
+        and isinstance(message.kwargs, dict)
+        and isinstance(message.message_timestamp, (int, float))
+        and isinstance(message.options, dict)
+        and isinstance(message.options.get("redis_message_id"), str)
+    )
 
 
 def _connect(url: str) -> redis.Redis:

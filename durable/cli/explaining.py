@@ -66,8 +66,12 @@ def _add_message(s: Situation, e: Explanation) -> None:
     """Say how far its message has come."""
     message = s.message
     if message is None:
-        e.why.append("It has no message in the outbox; the reaper writes it anew when it looks after such losses.")
-        e.do.append("`durable reap` (workers run a reaper as well, unless told otherwise)")
+        patience = span(s.settings.stuck_scheduled_after)
+        e.why.append(
+            "It has no message in the outbox: somebody has deleted it. The reaper writes it anew once it is "
+            f"{patience} overdue."
+        )
+        e.do.append("wait for the reaper, which runs in every worker unless told otherwise, or `durable reap --once`")
         return
     if message.sends:
         e.why.append(f"Its message was sent {_times(message.sends)} by the relay and nobody has taken it.")

@@ -65,8 +65,9 @@ def reap(once: Once = False) -> None:
 
     runtime = _ready()
     if once:
-        recovered, deleted = reaper.recover_lost_claims(runtime), reaper.delete_ended(runtime)
-        typer.echo(f"{recovered} steps were recovered, {deleted} ended workflows deleted")
+        recovered, rescued = reaper.recover_lost_claims(runtime), reaper.rescue_stuck(runtime)
+        deleted = reaper.delete_ended(runtime)
+        typer.echo(f"{recovered} steps recovered, {rescued} stuck workflows rescued, {deleted} ended workflows deleted")
         return
     _keep(reaper.Reaper(runtime).loop())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -39,6 +40,7 @@ WITH held AS (
     WHERE e.id = %(execution)s AND e.workflow_id = held.id
       AND e.state IN ({quoted(EXECUTION_MOVES.origins(ExecutionState.IN_PROGRESS))})
       AND (e.scheduled_for <= {{now}} OR %(early)s)
+      AND (e.crashes < %(suspicious)s OR %(alone)s)
     RETURNING e.*
 ), performing AS (
     UPDATE durable.workflows w SET state = '{WorkflowState.PERFORMING}'
@@ -105,6 +107,8 @@ SELECT moved.state, scheduled.id, moved.name, moved.queue
 FROM moved LEFT JOIN scheduled ON moved.state = '{WorkflowState.READY}'
 """
 
+_CRASHES = f"SELECT crashes FROM durable.executions WHERE id = %s AND state = '{ExecutionState.SCHEDULED}'"
+
 _LOST = """
 SELECT e.id AS execution_id, e.claim AS token, w.id AS workflow_id, w.name, e.step, e.attempt, e.reattempts,
        e.crashes, e.idempotency_key, e.worker
@@ -114,31 +118,40 @@ ORDER BY e.id LIMIT %(limit)s
 """
 
 
+@dataclass(frozen=True)
+class Terms:
+    """On which terms a worker claims executions."""
+
+    worker: str
+    lease: timedelta
+    suspicious: int
+    """From how many crashes on an execution is only to be had by who runs it alone."""
+    alone: bool = False
+    early: bool = False
+
+
 def claim(
     conn: Connection[Any],
     clock: Clock,
     execution_id: UUID,
+    terms: Terms,
     *,
     name: str,
-    worker: str,
-    lease: timedelta,
     presence: str = "NULL::boolean",
-    early: bool = False,
 ) -> Claim | None:
     """Take one scheduled execution; None if it is not to be had: gone, early, paused, or someone else's.
 
     `presence` is SQL over `w` that tells whether the hero is still there.
     """
-    values = {
-        "execution": execution_id,
-        "name": name,
-        "token": new_id(),
-        "worker": worker,
-        "lease": lease,
-        "early": early,
-    }
+    values = {"execution": execution_id, "name": name, "token": new_id(), **vars(terms)}
     with conn.cursor(row_factory=class_row(Claim)) as cursor:
         return cursor.execute(_CLAIM.format(now=clock.sql, presence=presence), values).fetchone()
+
+
+def is_suspicious(conn: Connection[Any], execution_id: UUID, *, suspicious: int) -> bool:
+    """Tell whether a scheduled execution is only to be had by who runs it alone."""
+    found = conn.execute(_CRASHES, (execution_id,)).fetchone()
+    return found is not None and found[0] >= suspicious
 
 
 def settle(

@@ -7,11 +7,11 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Select, TextClause, case, delete, func, literal, select, text
+from sqlalchemy import Connection, Select, TextClause, any_, case, delete, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from durable.clock import Clock
-from durable.schema import executions, outbox, workflows
+from durable.schema import executions, outbox, workers, workflows
 from durable.states import ExecutionState, WorkflowState
 from durable.store.rows import Letter
 
@@ -70,9 +70,20 @@ def rearm_sent(conn: Connection, clock: Clock) -> int:
 
 
 def put_back(conn: Connection, clock: Clock, execution_id: UUID, *, wait: timedelta) -> None:
-    """Have a message that its receiver could do nothing with sent again: after a while that doubles each time."""
-    later = clock.now + literal(wait) * func.power(2, func.least(outbox.c.sends, 6))
-    conn.execute(outbox.update().where(outbox.c.execution_id == execution_id).values(due_at=later))
+    """Have a message that is due, and that its receiver could do nothing with, sent again.
+
+    Soon if there is a worker for it, which may find the receiver faster several times; else after a while that doubles.
+    """
+    able = select(workers.c.id).where(
+        outbox.c.name == any_(workers.c.classes), outbox.c.queue == any_(workers.c.queues)
+    )
+    due = select(executions.c.id).where(executions.c.id == execution_id, executions.c.scheduled_for <= clock.now)
+    patience = case((able.exists(), 1 + func.random()), else_=func.power(2, func.least(outbox.c.sends, 6)))
+    conn.execute(
+        outbox.update()
+        .where(outbox.c.execution_id == execution_id, due.exists())
+        .values(due_at=clock.now + func.make_interval(0, 0, 0, 0, 0, 0, wait.total_seconds() * patience))
+    )
 
 
 def rearm_lost(conn: Connection, clock: Clock, *, overdue: timedelta) -> int:

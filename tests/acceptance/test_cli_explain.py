@@ -189,7 +189,7 @@ def test_a_workflow_whose_message_somebody_deleted_is_told_of(runtime, subscript
     workflow.cancel()
 
     assert "It has no message in the outbox" in why
-    assert "`durable relay`" in do
+    assert "`durable reap --once`" in do
 
 
 # --- performing

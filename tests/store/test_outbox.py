@@ -251,3 +251,55 @@ def test_the_courier_says_so_and_goes_on_when_the_broker_does_not_answer(with_br
 
     assert with_broker.courier.flush()
     assert "the relay sends later what is due now: gone" in caplog.text
+
+
+# --- put back
+
+
+@pytest.fixture
+def put_back(runtime):
+    """Have the only message put back, and return for how many seconds."""
+
+    def put(execution_id, times=1):
+        with runtime.engine.begin() as conn:
+            conn.execute(text("UPDATE durable.outbox SET sends = :times"), {"times": times})
+            outbox.put_back(conn, runtime.clock, execution_id, wait=timedelta(seconds=1))
+        return float(rows(runtime)[0].due_in)
+
+    return put
+
+
+@pytest.fixture
+def able_worker(runtime):
+    """A worker that has the class of what is put back, and serves its queue."""
+    worker = {"classes": [Renewal.options.name], "queues": ["letters"]}
+    with runtime.engine.begin() as conn:
+        conn.execute(
+            text(
+                "INSERT INTO durable.workers (id, host, pid, lock_key, queues, classes, started_at, seen_at) "
+                "VALUES ('able', 'host', 1, 1, :queues, :classes, now(), now())"
+            ),
+            worker,
+        )
+    yield
+    with runtime.engine.begin() as conn:
+        conn.execute(text("DELETE FROM durable.workers"))
+
+
+def test_a_message_that_nobody_can_take_is_put_back_for_longer_each_time(subscription, put_back):
+    execution = Renewal.create(subscription).current_execution
+
+    assert [round(put_back(execution.id, times)) for times in (0, 1, 2, 6, 99)] == [1, 2, 4, 64, 64]
+
+
+@pytest.mark.usefixtures("able_worker")
+def test_a_message_that_another_worker_can_take_is_put_back_for_a_moment_however_often(subscription, put_back):
+    execution = Renewal.create(subscription).current_execution
+
+    assert all(0.9 < put_back(execution.id, times) < 2 for times in (0, 3, 99))
+
+
+def test_a_message_that_is_not_due_is_not_put_back_to_an_earlier_time(subscription, put_back):
+    execution = Renewal.create(subscription, wait="1h").current_execution
+
+    assert put_back(execution.id) > 3500

@@ -9,6 +9,8 @@ from sqlalchemy import text
 
 from durable import Workflow, reaper, step
 from durable import runtime as runtimes
+from durable.executor import perform
+from durable.isolation import Isolation
 from durable.reaper import recover_lost_claims
 from durable.runtime import Runtime
 from durable.testing import perform_next_step, speedrun, travel
@@ -156,3 +158,35 @@ def test_a_claim_is_not_taken_before_its_time(runtime, subscription):
     assert claim(runtime, workflow, early=False) is not None
     with runtime.engine.connect() as conn:
         assert conn.execute(text("SELECT count(*) FROM durable.outbox")).scalar() == 0
+
+
+def test_an_execution_that_one_more_crash_would_pause_is_claimed_only_by_who_runs_it_alone(runtime, subscription):
+    workflow = Renewal.create(subscription)
+    for _ in range(2):
+        lose(runtime, workflow)
+        recover_lost_claims(runtime)
+    suspect = workflow.refresh().current_execution
+    assert suspect.crashes == runtime.settings.max_crashes - 1
+    entered = []
+    runtime.isolation = Recorded(entered)
+
+    assert perform(runtime, Renewal, suspect.id) == "ready"
+    assert perform(runtime, Renewal, workflow.refresh().current_execution.id) == "finished"
+
+    assert entered == ["beside others", "alone", "beside others"]
+
+
+class Recorded(Isolation):
+    """Isolation that notes who asked for what."""
+
+    def __init__(self, entered: list[str]) -> None:
+        super().__init__()
+        self._entered = entered
+
+    def beside_others(self):
+        self._entered.append("beside others")
+        return super().beside_others()
+
+    def alone(self):
+        self._entered.append("alone")
+        return super().alone()

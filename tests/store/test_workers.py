@@ -11,10 +11,9 @@ from durable.guard import Cause
 from durable.pulse import Pulse
 from durable.reaper import SILENCE, SURE_AFTER, Reaper, recover_lost_claims
 from durable.runtime import Runtime
-from durable.store import claims
 from durable.testing import speedrun, travel
 from tests.conftest import Subscription
-from tests.scenes import settle
+from tests.scenes import claim_id, settle
 
 
 class Renewal(Workflow[Subscription]):
@@ -62,16 +61,7 @@ def seconds(monkeypatch):
 
 def claimed_by(own, workflow):
     """Take a workflow's execution as that process would."""
-    with own.hot() as conn:
-        return claims.claim(
-            conn,
-            own.clock,
-            workflow.current_execution.id,
-            name=workflow.name,
-            worker=own.worker,
-            lease=own.settings.lost_worker_after,
-            early=True,
-        )
+    return claim_id(own, workflow.name, workflow.current_execution.id, early=True, worker=own.worker)
 
 
 def known(runtime):

@@ -72,6 +72,16 @@ def test_a_supervised_worker_that_is_killed_is_started_again_and_its_neighbour_l
     assert not is_running(neighbour)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_workers_end_in_good_order_when_their_supervisor_is_killed(stage):
+    command = stage.run_command("durable.cli", "worker", "--processes", "2", "--threads", "2")
+    pids = until(lambda: len(workers(stage)) == 2 and workers(stage), "two workers are there")
+    command.process.kill()
+
+    until(lambda: not workers(stage), "they have said that they end")
+    until(lambda: not any(map(is_running, pids)), "they have ended")
+
+
 def test_a_worker_that_can_never_start_ends_with_a_sentence(stage):
     refused = durable(stage, "worker", "--processes", "1", DURABLE_MODULES="there.is.none")
 
@@ -95,7 +105,8 @@ def test_relay_and_reaper_do_their_work_once(stage):
     until(lambda: durable(stage, "relay", "--once").stdout == "3 messages were due\n", "they were due")
 
     assert stage.redis.llen("dramatiq:default") == 3
-    assert durable(stage, "reap", "--once").stdout == "0 steps were recovered, 0 ended workflows deleted\n"
+    reaped = durable(stage, "reap", "--once").stdout
+    assert reaped == "0 steps recovered, 0 stuck workflows rescued, 0 ended workflows deleted\n"
 
 
 def test_the_relay_without_a_broker_or_a_schema_says_what_to_do(stage):

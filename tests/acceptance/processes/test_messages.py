@@ -206,7 +206,10 @@ def test_a_forged_message_for_a_class_that_is_not_loaded_makes_nothing_due_befor
     early = stage.create(Later, wait=TOMORROW)
     before = everything(stage)
 
-    push(stage, message("no.such.class", str(early.current_execution.id)), message("no.such.class", str(uuid4())))
+    for execution in (str(early.current_execution.id), str(uuid4())):
+        forged = message("no.such.class", execution)
+        forged["options"]["durable"] = 1
+        push(stage, forged)
     await_all_taken(stage)
 
     until(lambda: worker.told.count("is not loaded here") == 2, "the worker says so")
