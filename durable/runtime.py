@@ -11,14 +11,14 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Mapper, Session
 
 from durable.broker import Patient, make_broker
 from durable.clock import Clock
 from durable.courier import Courier
-from durable.errors import DurableError, InvalidHero, NotConfigured
+from durable.engines import checked, make_engine
+from durable.errors import DurableError, InvalidHero
 from durable.guard import Guard
 from durable.isolation import Isolation
 from durable.settings import LOOK_WITHIN, Settings
@@ -58,7 +58,7 @@ class Runtime:
         self.worker = uuid4().hex
         self.guard = Guard()
         self.isolation = Isolation()
-        self._engine = engine and _checked(engine)
+        self._engine = engine and checked(engine)
         self._session_factory = session_factory
         self._identities: dict[Engine, tuple[str, ...]] = {}
 
@@ -66,7 +66,7 @@ class Runtime:
     def engine(self) -> Engine:
         """The engine of the database that holds the workflows and their heroes."""
         if self._engine is None:
-            self._engine = _make_engine(self.settings.database_url)
+            self._engine = make_engine(self.settings.database_url)
         return self._engine
 
     @cached_property
@@ -146,29 +146,6 @@ def driver_connection(conn: Connection) -> psycopg.Connection[Any]:
     if not isinstance(driver, psycopg.Connection):
         raise DurableError(f"durable runs steps through psycopg 3, not {type(driver).__module__}")
     return driver
-
-
-def _make_engine(url: str | None) -> Engine:
-    if not url:
-        raise NotConfigured
-    try:
-        parsed = make_url(url.replace("postgres://", "postgresql://", 1))
-    except ArgumentError:
-        raise DurableError(
-            "cannot read the database URL: it looks like postgresql://user:password@host:5432/database"
-        ) from None
-    _check_backend(parsed.get_backend_name())
-    return create_engine(parsed.set(drivername="postgresql+psycopg"), pool_size=10, max_overflow=20)
-
-
-def _checked(engine: Engine) -> Engine:
-    _check_backend(engine.dialect.name)
-    return engine
-
-
-def _check_backend(name: str) -> None:
-    if name != "postgresql":
-        raise DurableError(f"durable needs Postgres, not {name}: give it the database of your heroes")
 
 
 _current: Runtime | None = None

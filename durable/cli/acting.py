@@ -85,7 +85,7 @@ def skip(ids: Ids, reason: Reason = None, by: By = None, as_json: Json = False) 
 
 @app.command(rich_help_panel=STEERING)
 def cancel(ids: Ids, reason: Reason = None, by: By = None, as_json: Json = False) -> None:
-    """End workflows; a step that is running ends first."""
+    """End workflows; a step that is running is interrupted."""
     who = by_default(by)
     _steer("cancel", ids, lambda workflow: workflow.cancel(reason, by=who), as_json=as_json)
 

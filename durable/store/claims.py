@@ -65,7 +65,7 @@ WITH held AS (
                 ELSE %(state)s END AS next_state
     FROM durable.workflows
     WHERE id = %(workflow)s AND state = '{WorkflowState.PERFORMING}'
-    FOR NO KEY UPDATE
+    FOR NO KEY UPDATE {{waiting}}
 ), ended AS (
     UPDATE durable.executions e
     SET state = %(execution_state)s, outcome = %(outcome)s, reason = %(ended_because)s, finished_at = {{now}},
@@ -166,14 +166,16 @@ def settle(
 ) -> Settled | None:
     """Write what an execution came to, and what follows; return where that leaves the workflow.
 
-    None means the claim was lost, and nothing was written. With `expired`, only a claim whose lease ran out is ended.
+    None means the claim was lost, and nothing was written. With `expired`, only a claim whose lease ran out is ended,
+    and only if nobody holds its workflow's row: whoever it was that died may have left a transaction behind.
     `look` is how long the relay leaves the message of what follows to the caller.
     """
     if not WORKFLOW_MOVES.allow(WorkflowState.PERFORMING, plan.workflow):
         raise AssertionError(f"no move from performing to {plan.workflow}")
     values = {**_ended(held, plan), **_moved(plan, data), **_scheduled(plan, look), "expired": expired}
     with conn.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(_SETTLE.format(now=clock.sql), values).fetchone()
+        waiting = "SKIP LOCKED" if expired else ""
+        row = cursor.execute(_SETTLE.format(now=clock.sql, waiting=waiting), values).fetchone()
     if row is None:
         return None
     state, next_id, name, queue = row

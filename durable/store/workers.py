@@ -72,9 +72,11 @@ WHERE w.seen_at < {now} - %(silence)s AND (w.seen_at < {now} - %(long_silence)s 
 _BURY = """
 WITH gone AS (
     DELETE FROM durable.workers WHERE id = %(worker)s AND seen_at < {now} - %(silence)s RETURNING id
+), held AS (
+    SELECT e.id FROM durable.executions e JOIN gone ON e.worker = gone.id
+    WHERE e.claim IS NOT NULL FOR NO KEY UPDATE OF e SKIP LOCKED
 ), lost AS (
-    UPDATE durable.executions e SET lease_until = {now} - interval '1 microsecond'
-    FROM gone WHERE e.worker = gone.id AND e.claim IS NOT NULL
+    UPDATE durable.executions e SET lease_until = {now} - interval '1 microsecond' FROM held WHERE e.id = held.id
 )
 SELECT count(*) FROM gone
 """
@@ -106,7 +108,10 @@ def silent(conn: Connection[Any], clock: Clock, *, silence: timedelta, long_sile
 
 
 def bury(conn: Connection[Any], clock: Clock, worker: str, *, silence: timedelta) -> bool:
-    """Take a worker for dead unless it has been heard of meanwhile: its claims can be recovered from now on."""
+    """Take a worker for dead unless it has been heard of meanwhile: its claims can be recovered from now on.
+
+    Those that a transaction of its own still holds are passed over; their leases run out by themselves.
+    """
     found = conn.execute(_BURY.format(now=clock.sql), {"worker": worker, "silence": silence}).fetchone()
     return bool(found and found[0])
 

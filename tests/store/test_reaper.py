@@ -75,6 +75,21 @@ def test_three_reapers_at_once_recover_each_claim_once(runtime, new_subscription
     assert {len(workflow.history) for workflow in Renewal.list()} == {2}
 
 
+def test_a_row_that_somebody_holds_is_passed_over_and_does_not_keep_the_others(runtime, new_subscription):
+    held, free = (Renewal.create(new_subscription()) for _ in range(2))
+    for workflow in (held, free):
+        claim(runtime, workflow)
+    travel(minutes=1)
+
+    with runtime.engine.begin() as holder:
+        holder.execute(text("SELECT FROM durable.workflows WHERE id = :id FOR UPDATE"), {"id": held.id})
+        assert recover_lost_claims(runtime) == 1
+    assert [len(workflow.history) for workflow in (held, free)] == [1, 2]
+
+    assert recover_lost_claims(runtime) == 1
+    assert [len(workflow.history) for workflow in (held, free)] == [2, 2]
+
+
 def test_a_step_that_ends_its_workers_again_and_again_pauses_its_workflow(runtime, subscription):
     workflow = Renewal.create(subscription)
     for _ in range(3):

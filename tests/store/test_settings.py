@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from pydantic import ValidationError
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
 from durable import NotConfigured, Settings
 from durable.errors import DurableError
@@ -53,3 +53,23 @@ def test_an_engine_of_another_database_is_refused():
 
 def test_a_password_is_not_shown():
     assert "secret" not in repr(Settings(database_url="postgresql://me:secret@host/db"))
+
+
+def test_an_engine_made_from_a_url_gives_up_on_a_machine_that_is_gone_and_so_does_its_server(runtime):
+    engine = Runtime(Settings(database_url=runtime.settings.database_url)).engine
+    with engine.connect() as conn:
+        server = {name: conn.scalar(text(f"SHOW {name}")) for name in ("tcp_keepalives_idle", "tcp_user_timeout")}
+        client = conn.connection.driver_connection.info.get_parameters()
+    engine.dispose()
+
+    assert server == {"tcp_keepalives_idle": "10", "tcp_user_timeout": "25000"}
+    assert (client["keepalives_idle"], client["tcp_user_timeout"]) == ("10", "25000")
+
+
+def test_limits_in_the_url_stand(runtime):
+    engine = Runtime(Settings(database_url=f"{runtime.settings.database_url}?keepalives_idle=77")).engine
+    with engine.connect() as conn:
+        client = conn.connection.driver_connection.info.get_parameters()
+    engine.dispose()
+
+    assert (client["keepalives_idle"], client["keepalives_count"]) == ("77", "3")

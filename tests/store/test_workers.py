@@ -115,6 +115,25 @@ def test_a_worker_that_has_been_silent_for_very_long_is_dead_though_its_lock_is_
     assert (reaper.bury_the_dead(), known(runtime)) == (1, set())
 
 
+def test_a_dead_worker_is_buried_though_a_transaction_of_its_own_still_holds_a_claim(
+    runtime, process, subscription, seconds
+):
+    own, pulse = process()
+    workflow = Renewal.create(subscription)
+    held = claimed_by(own, workflow)
+    pulse.disconnect()
+    reaper = Reaper(runtime)
+    go_silent(reaper, seconds)
+
+    with runtime.engine.begin() as lingering:
+        row = "SELECT FROM durable.executions WHERE id = :id FOR UPDATE"
+        lingering.execute(text(row), {"id": held.execution_id})
+        assert (reaper.bury_the_dead(), known(runtime)) == (1, set())
+    assert recover_lost_claims(runtime) == 0
+    travel(seconds=15)
+    assert recover_lost_claims(runtime) == 1
+
+
 def test_a_worker_whose_connection_broke_and_came_back_is_not_taken_for_dead(runtime, process, seconds):
     own, pulse = process()
     pulse.disconnect()

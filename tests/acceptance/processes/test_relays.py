@@ -86,9 +86,11 @@ def test_three_reapers_recover_each_claim_of_a_killed_worker_once(stage, tmp_pat
     until(lambda: began(stage) == 8, "the worker holds as many claims as it has threads")
 
     with stage.engine.begin() as holder:
-        holder.execute(text("SELECT FROM durable.workflows WHERE state = 'performing' FOR UPDATE"))
+        locked = "SELECT id FROM durable.workflows WHERE state = 'performing' ORDER BY id LIMIT 7 FOR UPDATE"
+        assert len(holder.execute(text(locked)).all()) == 7
         victim.signal_worker(signal.SIGKILL)
-        until(lambda: waiting_for_rows(stage) == 3, "all three are about to recover the same claims")
+        until(lambda: recovered(stage) == [1], "the one claim that nobody holds is recovered")
+        assert waiting_for_rows(stage) == 0, "they pass over what somebody holds"
     stage.start_worker(threads=20, **WITHOUT_REAPER)
     until(lambda: began(stage) == 8 + 20, "another worker runs all of them, those that were only fetched too")
     gate.touch()
