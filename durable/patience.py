@@ -1,21 +1,25 @@
-"""Patience with a database that goes away: what may be tried again, and for how long."""
+"""Patience with a database that goes away: whose fault an error is, what may be tried again, and for how long."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 import psycopg
+from sqlalchemy import Engine, event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-_RETRIABLE = ("08", "40001", "40P01", "57P01", "57P02", "57P03", "25006")
+_READ_ONLY = "25006"
+_RETRIABLE = ("08", "40001", "40P01", "57P01", "57P02", "57P03", _READ_ONLY)
+_MARK = "durable_is_at_fault"
 
 
 def is_transient(error: BaseException) -> bool:
     """Tell whether the database, not the step, is at fault: a lost connection, a restart, a deadlock."""
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or (error.orig is not None and is_transient(error.orig))
-    if not isinstance(error, psycopg.OperationalError):
+    if not isinstance(error, psycopg.OperationalError | psycopg.errors.ReadOnlySqlTransaction):
         return False
     return error.sqlstate is None or error.sqlstate.startswith(_RETRIABLE)
 
@@ -28,3 +32,27 @@ def patiently(limit: timedelta) -> Retrying:
         wait=wait_random_exponential(multiplier=0.05, max=1.0),
         reraise=True,
     )
+
+
+def watch(engine: Engine) -> None:
+    """Mark the errors for which this database is at fault: a step may have others, whose faults are its own affair."""
+    if not event.contains(engine, "handle_error", _mark):
+        event.listen(engine, "handle_error", _mark)
+
+
+def is_at_fault(error: BaseException | None) -> bool:
+    """Tell whether an error is a marked one, or was raised because of one."""
+    if error is None:
+        return False
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return hasattr(error, _MARK) or is_at_fault(cause)
+
+
+def _mark(context: ExceptionContext) -> None:
+    error = context.sqlalchemy_exception
+    if error is None:
+        return
+    if context.connection is None or is_transient(error):  # without a connection it was not even reached
+        setattr(error, _MARK, True)
+    if getattr(context.original_exception, "sqlstate", None) == _READ_ONLY:
+        context.is_disconnect = True  # what was the primary is not any more: the pool must look for it anew

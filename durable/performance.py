@@ -18,7 +18,7 @@ from durable.errors import ClaimLost, SessionAborted, StepNotDefined, StepTimeou
 from durable.failpoints import failpoint
 from durable.failures import describe, describe_both
 from durable.guard import Cause, Interrupted, Watch
-from durable.patience import is_transient, patiently
+from durable.patience import is_at_fault, is_transient, patiently
 from durable.policies import Decision, ExceptionPolicy, Handler, Rule
 from durable.post import post
 from durable.runtime import Runtime, driver_connection
@@ -71,8 +71,8 @@ class Performance:
             verdict, data = self._limited(step)
         except Exception as error:
             # An interrupt in the middle of a query closes the connection: that is not the database's doing.
-            lost = self.context.lost_connection and self.watch.cause is None
-            return self._fail(step, error, interrupted=lost)
+            lost = self.context.lost_connection or is_at_fault(error)
+            return self._fail(step, error, interrupted=lost and self.watch.cause is None)
         failpoint("settle.before")
         try:
             return self._settle(verdict, data)

@@ -21,6 +21,7 @@ from durable.engines import checked, make_engine
 from durable.errors import DurableError, InvalidHero
 from durable.guard import Guard
 from durable.isolation import Isolation
+from durable.patience import watch
 from durable.settings import LOOK_WITHIN, Settings
 from durable.store import databases
 
@@ -67,6 +68,7 @@ class Runtime:
         """The engine of the database that holds the workflows and their heroes."""
         if self._engine is None:
             self._engine = make_engine(self.settings.database_url)
+            watch(self._engine)
         return self._engine
 
     @cached_property
@@ -88,6 +90,8 @@ class Runtime:
         """Make a session for a step."""
         session = Session(self.engine) if self._session_factory is None else self._session_factory()
         session.expire_on_commit = False
+        if isinstance(session.bind, Engine):
+            watch(session.bind)
         return session
 
     @contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
 import pytest
 from sqlalchemy import create_engine, func, select, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
 from durable import Workflow, reaper, step
@@ -308,6 +311,86 @@ def test_a_query_that_finds_its_connection_gone_runs_the_step_again(runtime, sub
     workflow = speedrun(one_step(lose_the_connection).create(subscription))
 
     assert [(e.outcome, e.result) for e in workflow.history] == [("interrupted", None), ("success", 7)]
+
+
+@pytest.fixture
+def unreachable(runtime):
+    """Make the database refuse new connections for a while, and close those that are idle."""
+    url = runtime.engine.url
+    elsewhere = create_engine(url.set(database="postgres"), isolation_level="AUTOCOMMIT")
+
+    def allow(allowed):
+        with elsewhere.connect() as conn:
+            conn.execute(text(f'ALTER DATABASE "{url.database}" ALLOW_CONNECTIONS {allowed}'))
+
+    @contextmanager
+    def refusing():
+        runtime.engine.dispose()
+        allow("false")
+        try:
+            yield
+        finally:
+            allow("true")
+
+    yield refusing
+    elsewhere.dispose()
+
+
+@pytest.mark.parametrize("wraps", [False, True], ids=["as it is", "as the cause of another error"])
+def test_a_database_that_cannot_be_reached_when_the_body_first_asks_runs_the_step_again(
+    subscription, unreachable, wraps
+):
+    def ask(self):
+        if self.execution.attempt > 1:
+            return self.session.scalar(text("SELECT 7"))
+        with unreachable():
+            try:
+                return self.session.scalar(text("SELECT 7"))
+            except DBAPIError as error:
+                raise (ValueError("no answer") if wraps else error) from error
+
+    workflow = speedrun(one_step(ask).create(subscription))
+
+    assert [(e.outcome, e.result) for e in workflow.history] == [("interrupted", None), ("success", 7)]
+
+
+def test_a_deadlock_of_the_body_runs_the_step_again(runtime, subscription, new_subscription):
+    other = new_subscription()
+
+    def lock_both(self):
+        lock = text("SELECT FROM subscriptions WHERE id = :id FOR UPDATE")
+        self.session.execute(lock, {"id": subscription.id})
+        if self.execution.attempt > 1:
+            return
+        with ThreadPoolExecutor(1) as thread, runtime.engine.connect() as rival:
+            rival.execute(lock, {"id": other.id})
+            waits = thread.submit(rival.execute, lock, {"id": subscription.id})
+            self.session.execute(text("SET LOCAL deadlock_timeout = '10ms'"))
+            try:
+                self.session.execute(lock, {"id": other.id})
+            finally:
+                self.session.rollback()
+                waits.result(30)
+                rival.rollback()
+
+    workflow = speedrun(one_step(lock_both).create(subscription))
+
+    assert [e.outcome for e in workflow.history] == ["interrupted", "success"]
+
+
+def test_a_read_only_database_of_a_failover_runs_the_step_again_on_another_connection(runtime, subscription):
+    seen = []
+
+    def write(self):
+        if self.execution.attempt == 1:
+            self.session.execute(text("SET TRANSACTION READ ONLY"))
+        seen.append(self.session.scalar(text("SELECT pg_backend_pid()")))
+        self.session.execute(text("UPDATE subscriptions SET count = count + 1"))
+
+    workflow = speedrun(one_step(write).create(subscription))
+
+    assert [e.outcome for e in workflow.history] == ["interrupted", "success"]
+    assert len(set(seen)) == 2
 
 
 def test_a_database_of_the_steps_own_that_does_not_answer_is_for_its_policy(subscription):

@@ -117,7 +117,7 @@ def test_a_claim_that_postgres_commits_for_a_dead_worker_is_taken_over(stage, bu
     with stage.engine.begin() as holder:
         holder.execute(text("SELECT FROM durable.workflows WHERE id = :id FOR UPDATE"), {"id": workflow.id})
         victim = stage.start_worker()
-        backend = until(lambda: waiting_claim(stage), "the claim waits for the workflow's row")
+        (backend,) = until(lambda: waiting_claims(stage), "the claim waits for the workflow's row")
         dead = until(lambda: stage.ask("SELECT id FROM durable.workers"), "the worker is known")
         victim.signal_worker(signal.SIGKILL)
         until(lambda: victim.ended, "the worker is dead")
@@ -125,6 +125,7 @@ def test_a_claim_that_postgres_commits_for_a_dead_worker_is_taken_over(stage, bu
         if buried:
             until(lambda: not is_known(stage, dead), "the dead worker is missed and forgotten")
             assert executions(stage, workflow.id) == [("one", "scheduled")]
+            until(lambda: len(waiting_claims(stage)) == 2, "the other worker has got the message and stands behind")
     until(lambda: not is_connected(stage, backend), "the dead worker's connection has done its last")
 
     stage.await_finished(1)
@@ -169,11 +170,11 @@ def figures(seconds: list[float]) -> str:
     return f"p50 {statistics.median(seconds):.1f} s, max {max(seconds):.1f} s"
 
 
-def waiting_claim(stage: Stage) -> int | None:
-    """Return the Postgres process of a claim that waits for a lock."""
+def waiting_claims(stage: Stage) -> list[int]:
+    """Return the Postgres processes of claims that wait for a lock."""
     query = """SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'
                AND query LIKE '%FOR NO KEY UPDATE%' AND query LIKE '%in_progress%'"""
-    return stage.ask(query)
+    return [pid for (pid,) in stage.rows(query)]
 
 
 def is_connected(stage: Stage, backend: int) -> bool:
