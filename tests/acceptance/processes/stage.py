@@ -172,6 +172,14 @@ class Stage:
     def await_finished(self, count: int, *, seconds: float = PATIENCE) -> None:
         until(lambda: self.count("finished") >= count, f"{count} workflows are finished", seconds=seconds)
 
+    def successes(self) -> dict[str, int]:
+        """Return how often each step was completed."""
+        return dict(self.rows("SELECT step, count(*) FROM durable.executions WHERE outcome = 'success' GROUP BY step"))
+
+    def began(self) -> int:
+        """Return how many bodies have begun, by the journal that they keep."""
+        return int(self.ask("SELECT count(*) FROM journal WHERE event = 'began'"))
+
     def effects(self, workflow_id: object) -> dict[str, int]:
         """Return how often each step's effect stands in the ledger."""
         query = "SELECT step, count(*) FROM effects WHERE workflow_id = :id GROUP BY step"

@@ -52,14 +52,14 @@ def test_while_redis_is_down_creates_commit_at_once_and_steps_are_recorded(stage
     go_on = tmp_path / "go on"
     start_two_workers(stage)
     held = Hold.create_many(stage.subjects(4), str(go_on)).created
-    until(lambda: began(stage) == 4, "steps are running")
+    until(lambda: stage.began() == 4, "steps are running")
     heroes = stage.subjects(400)
 
     stage.broker.stop(signal.SIGKILL)
     go_on.touch()
     with caplog.at_level(logging.INFO):
         durations = create_for(stage, heroes, seconds=20)
-    assert successes(stage) == {"hold": 4}
+    assert stage.successes() == {"hold": 4}
     assert stage.count("ready") == 4 + len(durations)
     stage.broker.start()
     report_flow(stage, "after 20 s without Redis", now(stage))
@@ -115,12 +115,12 @@ def test_while_redis_is_full_creates_commit_and_everything_runs_once_it_is_not(s
     go_on = tmp_path / "go on"
     start_two_workers(stage)
     Hold.create_many(stage.subjects(4), str(go_on))
-    until(lambda: began(stage) == 4, "steps are running")
+    until(lambda: stage.began() == 4, "steps are running")
 
     fill(stage.redis)
     go_on.touch()
     durations = create_for(stage, stage.subjects(100), seconds=5)
-    until(lambda: successes(stage) == {"hold": 4}, "the steps that were running are recorded")
+    until(lambda: stage.successes() == {"hold": 4}, "the steps that were running are recorded")
     assert stage.count("ready") == 4 + len(durations)
     stage.redis.config_set("maxmemory", 0)
     report_flow(stage, "after Redis had room again", now(stage))
@@ -162,17 +162,8 @@ def create_for(stage: Stage, heroes: Sequence[Subject], *, seconds: float) -> li
     return durations
 
 
-def successes(stage: Stage) -> dict[str, int]:
-    """Return how often each step was completed."""
-    return dict(stage.rows("SELECT step, count(*) FROM durable.executions WHERE outcome = 'success' GROUP BY step"))
-
-
 def await_successes(stage: Stage, count: int) -> None:
-    until(lambda: sum(successes(stage).values()) >= count, f"{count} steps are done")
-
-
-def began(stage: Stage) -> int:
-    return int(stage.ask("SELECT count(*) FROM journal WHERE event = 'began'"))
+    until(lambda: sum(stage.successes().values()) >= count, f"{count} steps are done")
 
 
 # --- outages

@@ -54,7 +54,7 @@ def test_what_a_killed_relay_had_in_hand_is_sent_by_another_and_runs_once(stage)
         relays.append(stage.run_command("durable.cli", "relay", failpoints=setting))
 
     stage.await_finished(rounds * each)
-    assert successes(stage) == {"one": rounds * each, "two": rounds * each, "three": rounds * each}
+    assert stage.successes() == {"one": rounds * each, "two": rounds * each, "three": rounds * each}
     stage.assert_sound()
 
 
@@ -72,7 +72,7 @@ def test_two_relays_send_each_message_once(stage):
 
     stage.start_worker(**WITHOUT_RELAY)
     stage.await_finished(len(heroes))
-    assert successes(stage) == {"note": len(heroes)}
+    assert stage.successes() == {"note": len(heroes)}
     stage.assert_sound()
 
 
@@ -83,7 +83,7 @@ def test_three_reapers_recover_each_claim_of_a_killed_worker_once(stage, tmp_pat
         await_loop(reaper)
     victim = stage.start_worker(threads=8, **WITHOUT_REAPER)
     held = Hold.create_many(stage.subjects(20), str(gate)).created
-    until(lambda: began(stage) == 8, "the worker holds as many claims as it has threads")
+    until(lambda: stage.began() == 8, "the worker holds as many claims as it has threads")
 
     with stage.engine.begin() as holder:
         locked = "SELECT id FROM durable.workflows WHERE state = 'performing' ORDER BY id LIMIT 7 FOR UPDATE"
@@ -92,12 +92,12 @@ def test_three_reapers_recover_each_claim_of_a_killed_worker_once(stage, tmp_pat
         until(lambda: recovered(stage) == [1], "the one claim that nobody holds is recovered")
         assert waiting_for_rows(stage) == 0, "they pass over what somebody holds"
     stage.start_worker(threads=20, **WITHOUT_REAPER)
-    until(lambda: began(stage) == 8 + 20, "another worker runs all of them, those that were only fetched too")
+    until(lambda: stage.began() == 8 + 20, "another worker runs all of them, those that were only fetched too")
     gate.touch()
 
     stage.await_finished(20)
     assert recovered(stage) == [1] * 8
-    assert successes(stage) == {"hold": 20, "after": 20}
+    assert stage.successes() == {"hold": 20, "after": 20}
     assert [stage.effects(workflow_id) for workflow_id in held] == [{"hold": 1, "after": 1}] * 20
     stage.assert_sound()
 
@@ -117,11 +117,6 @@ def sends(stage: Stage) -> dict[int, int]:
     return dict(stage.rows("SELECT sends, count(*) FROM durable.outbox GROUP BY sends"))
 
 
-def successes(stage: Stage) -> dict[str, int]:
-    """Return how often each step was completed."""
-    return dict(stage.rows("SELECT step, count(*) FROM durable.executions WHERE outcome = 'success' GROUP BY step"))
-
-
 def recovered(stage: Stage) -> list[int]:
     """Return how often those workflows were recovered that ever were."""
     query = "SELECT count(*) FROM durable.executions WHERE outcome = 'recovered' GROUP BY workflow_id"
@@ -130,7 +125,3 @@ def recovered(stage: Stage) -> list[int]:
 
 def waiting_for_rows(stage: Stage) -> int:
     return int(stage.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
-
-
-def began(stage: Stage) -> int:
-    return int(stage.ask("SELECT count(*) FROM journal WHERE event = 'began'"))
