@@ -120,6 +120,7 @@ class WorkerLife(Middleware):
     def before_worker_boot(self, broker: Any, worker: DramatiqWorker) -> None:
         """Start the loops."""
         now = runtime.current()
+        broker.begin()
         self._pulse = _pulse(now, broker, worker)
         self._loops = [self._pulse.loop(), *_inner_loops(now)]
         for loop in self._loops:

@@ -60,8 +60,11 @@ class Patient(Broker):
     def remember(self) -> None:
         """Leave a mark that is lost when the broker loses its messages."""
 
+    def begin(self) -> None:
+        """Take messages: a worker begins, perhaps not the first one of this process."""
+
     def retire(self) -> None:
-        """Take no more messages: this process ends."""
+        """Take no more messages: the worker ends."""
 
     def revive(self, broker_id: str | None, queues: Iterable[str]) -> None:
         """Put messages that a dead worker had fetched back into their queues."""

@@ -109,8 +109,12 @@ class BlockingRedisBroker(Patient, RedisBroker):
         """Leave a mark that goes with the messages."""
         self.client.set(self._mark, "1")
 
+    def begin(self) -> None:
+        """Fetch messages from now on."""
+        self.retired = False
+
     def retire(self) -> None:
-        """Fetch nothing more: this process ends."""
+        """Fetch nothing more."""
         self.retired = True
 
     def discard(self, queue: str, data: bytes) -> None:

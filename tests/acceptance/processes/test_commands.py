@@ -100,6 +100,33 @@ def test_relay_and_reaper_end_in_good_order_when_told_to(stage, command):
     assert "Traceback" not in started.told
 
 
+TWO_WORKERS = """
+import dramatiq
+import durable.actors
+from durable import runtime
+from sqlalchemy.orm import Session
+from tests.acceptance.processes.app import Later, Subject
+from tests.acceptance.processes.stage import until
+
+for _ in range(2):
+    worker = dramatiq.Worker(dramatiq.get_broker(), worker_threads=2)
+    worker.start()
+    with Session(runtime.current().engine) as session, session.begin():
+        session.add(subject := Subject(note=""))
+        workflow = Later.create(subject)
+    until(lambda: workflow.refresh().state == "finished", "it is finished")
+    worker.stop()
+"""
+
+
+def test_a_process_may_have_one_worker_after_the_other(stage):
+    ended = subprocess.run([sys.executable, "-c", TWO_WORKERS], env=stage.environment, cwd=ROOT, timeout=100)
+
+    assert ended.returncode == 0
+    assert stage.count("finished") == 2
+    assert workers(stage) == set()
+
+
 def test_relay_and_reaper_do_their_work_once(stage):
     Later.create_many(stage.subjects(3), wait="1ms")
     until(lambda: durable(stage, "relay", "--once").stdout == "3 messages were due\n", "they were due")
