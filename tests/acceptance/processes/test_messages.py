@@ -160,6 +160,7 @@ def test_a_message_that_cannot_be_read_is_logged_and_its_neighbours_are_run(stag
 
     stage.await_finished(1)
     assert worker.told.count("cannot be read and is dropped") == 6
+    await_all_taken(stage)
     assert before.refresh().state == "ready"
     assert_lives(stage, worker, pid, finished=2)
     stage.assert_sound()
@@ -184,7 +185,7 @@ def test_messages_of_wrong_parts_cost_the_worker_neither_a_thread_nor_its_consum
 
     for wrong in WRONG_PARTS * 3:
         push_bytes(stage, str(uuid4()), json.dumps(message("chain", str(uuid4())) | wrong).encode())
-    until(lambda: not stage.redis.exists(QUEUE), "all are fetched")
+    await_all_taken(stage)
 
     assert_lives(stage, worker, pid, finished=3)
     assert "Consumer encountered an unexpected error" not in worker.told
