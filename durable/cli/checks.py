@@ -14,13 +14,13 @@ from sqlalchemy import Connection
 from durable import migrate, registry, runtime
 from durable.cli import loading
 from durable.cli.errors import told_of
-from durable.cli.figures import LATE, MANY, SOME
+from durable.cli.figures import LATE, MANY, SOME, total
 from durable.cli.output import console, many, span, styled
 from durable.errors import NoBroker
 from durable.runtime import Runtime
 from durable.states import WorkflowState
 from durable.store import statistics
-from durable.store.statistics import Backlog, Count, Tally, WorkerRow
+from durable.store.statistics import Backlog, Tally, WorkerRow
 
 MOST_SKEW = timedelta(seconds=2)
 
@@ -217,8 +217,7 @@ def _classes(view: View) -> Check:
 
 
 def _paused(view: View) -> Check:
-    counts = [tally.count for tally in view.tallies if tally.state is WorkflowState.PAUSED]
-    count = Count(sum(one.number for one in counts), any(one.more for one in counts))
+    count = total(view.tallies, WorkflowState.PAUSED)
     if not count.number:
         return Check("paused", "ok", "no workflow is paused")
     return Check("paused", "information", many(count, "workflow"), "`durable list --state paused`")

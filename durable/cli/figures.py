@@ -118,7 +118,7 @@ def _workflows(tallies: Sequence[Tally]) -> Table | str:
         made.add_row(styled(short[name]), *[_cell(counts.get((name, state))) for state in states])
     if len(names) > 1:
         made.add_section()
-        made.add_row("all", *[_cell(_sum(tallies, state)) for state in states])
+        made.add_row("all", *[_cell(total(tallies, state)) for state in states])
     return made
 
 
@@ -126,7 +126,8 @@ def _cell(count: Count | None) -> str:
     return "·" if count is None else str(count)
 
 
-def _sum(tallies: Sequence[Tally], state: WorkflowState) -> Count:
+def total(tallies: Sequence[Tally], state: WorkflowState) -> Count:
+    """Return how many workflows of all classes are in a state."""
     counts = [tally.count for tally in tallies if tally.state is state]
     return Count(sum(count.number for count in counts), any(count.more for count in counts))
 

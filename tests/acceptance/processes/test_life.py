@@ -318,7 +318,7 @@ def test_pulse_relay_and_reaper_come_back_after_both_servers_were_away(stage):
     stage.database.stop(signal.SIGQUIT)
     stage.broker.stop(signal.SIGKILL)
     for loop in ("pulse", "relay", "reaper"):
-        until(lambda: f"the {loop} failed and goes on" in worker.told, f"the {loop} has noticed")  # noqa: B023
+        until(lambda loop=loop: f"the {loop} failed and goes on" in worker.told, f"the {loop} has noticed")
     stage.database.start()
     stage.broker.start()
 
