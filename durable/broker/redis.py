@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from threading import Condition, Event
 from typing import Any
@@ -58,6 +59,19 @@ for _, id in ipairs(redis.call("smembers", acks)) do
 end
 """
 
+_REVIVE = """
+local acks, list = KEYS[1], KEYS[2]
+local ids = redis.call("smembers", acks)
+table.sort(ids, function(a, b) return a > b end)
+for _, id in ipairs(ids) do
+    if redis.call("hexists", list .. ".msgs", id) == 1 then
+        redis.call("lpush", list, id)
+    end
+end
+redis.call("del", acks)
+"""
+"""Ids sort by age: what was fetched goes back to the head, the oldest first."""
+
 
 class BlockingRedisBroker(Patient, RedisBroker):
     """Dramatiq's Redis broker with a consumer that waits for messages in Redis instead of asking again and again."""
@@ -67,6 +81,7 @@ class BlockingRedisBroker(Patient, RedisBroker):
         self.retired = False
         self._deliver = self.client.register_script(_DELIVER)
         self._discard = self.client.register_script(_DISCARD)
+        self._revive = self.client.register_script(_REVIVE)
         self._bell = f"{namespace}:durable.bell"
         self._mark = f"{namespace}:durable.mark"
 
@@ -119,24 +134,21 @@ class BlockingRedisBroker(Patient, RedisBroker):
 
     def discard(self, queue: str, data: bytes) -> None:
         """Remove a message that was fetched, known by nothing but its content."""
-        acks = f"{self.namespace}:__acks__.{self.broker_id}.{queue}"
-        self._discard(keys=[acks, f"{self.namespace}:{queue}.msgs"], args=[data])
+        self._discard(keys=[self._acks(self.broker_id, queue), f"{self.namespace}:{queue}.msgs"], args=[data])
 
     def revive(self, broker_id: str | None, queues: Iterable[str]) -> None:
-        """Declare a worker dead and have Dramatiq's own maintenance return its messages."""
+        """Put what a worker had fetched, and is not done with, back at the head of its queues.
+
+        Dramatiq's own maintenance comes by chance, and never to a worker that gave a sign of life within a minute.
+        """
         if broker_id is None:
             return
-        self.client.zadd(f"{self.namespace}:__heartbeats__", {broker_id: 0})
         for queue in queues:
             for name in (queue, dq_name(queue)):
-                self._maintain(name)
+                self._revive(keys=[self._acks(broker_id, name), f"{self.namespace}:{name}"])
 
-    def _maintain(self, queue: str) -> None:
-        chance, self.maintenance_chance = self.maintenance_chance, 1_000_000
-        try:
-            self.do_qsize(queue)
-        finally:
-            self.maintenance_chance = chance
+    def _acks(self, broker_id: str, queue: str) -> str:
+        return f"{self.namespace}:__acks__.{broker_id}.{queue}"
 
 
 class BlockingConsumer(_RedisConsumer):
@@ -183,7 +195,7 @@ class BlockingConsumer(_RedisConsumer):
     def _refill(self) -> bool:
         """Fetch messages; if there is no room or nothing to fetch, wait for either and tell so."""
         if self.broker.retired:
-            Event().wait(_LATE)
+            self._outlast()
             return False
         room = self.prefetch - self.outstanding_message_count
         if room <= 0:
@@ -197,6 +209,12 @@ class BlockingConsumer(_RedisConsumer):
         if not self.message_cache:
             self._await_message()
         return bool(self.message_cache)
+
+    def _outlast(self) -> None:
+        """Fetch nothing, and let Dramatiq know that what was fetched is not forsaken."""
+        with suppress(redis.RedisError):
+            self.broker.do_fetch(self.queue_name, 0)
+        Event().wait(_LATE)
 
     def _await_room(self) -> None:
         with self._room:

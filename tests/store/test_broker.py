@@ -1,0 +1,116 @@
+"""What a worker had fetched and is not done with comes back, whether it died or ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from durable.broker.redis import BlockingConsumer, BlockingRedisBroker
+from durable.ids import new_id
+from durable.store.rows import Letter
+
+QUEUE = "dramatiq:default"
+HEARTBEATS = "dramatiq:__heartbeats__"
+
+
+@pytest.fixture
+def broker(redis_url: str) -> Iterator[Callable[[], BlockingRedisBroker]]:
+    """Make brokers of one empty Redis, as many processes have them."""
+    made: list[BlockingRedisBroker] = []
+
+    def make() -> BlockingRedisBroker:
+        made.append(BlockingRedisBroker(redis_url, namespace="dramatiq"))
+        made[-1].declare_queue("default")
+        return made[-1]
+
+    make().client.flushall()
+    yield make
+    for one in made:
+        one.client.close()
+
+
+def send(broker: BlockingRedisBroker, count: int) -> list[str]:
+    letters = [Letter(new_id(), "chain", "default") for _ in range(count)]
+    assert broker.deliver(letters) == count
+    return [str(letter.execution_id) for letter in letters]
+
+
+def fetch(broker: BlockingRedisBroker, count: int) -> BlockingConsumer:
+    """Have a worker fetch messages; it has begun the first of them."""
+    consumer = broker.consume("default", prefetch=count, timeout=1000)
+    assert next(consumer) is not None
+    assert broker.client.scard(f"dramatiq:__acks__.{broker.broker_id}.default") == count
+    return consumer
+
+
+def queued(broker: BlockingRedisBroker) -> list[str]:
+    return [key.decode() for key in broker.client.lrange(QUEUE, 0, -1)]
+
+
+def test_what_a_dead_worker_had_fetched_comes_back_before_what_is_younger(broker):
+    dead, other = broker(), broker()
+    sent = send(dead, 5)
+    fetch(dead, 3)
+    assert queued(other) == sent[3:]
+
+    other.revive(dead.broker_id, ["default"])
+
+    assert queued(other) == sent
+    other.revive(dead.broker_id, ["default"])
+    assert queued(other) == sent, "the second reaper finds nothing to return"
+
+
+def test_a_worker_that_ends_returns_what_it_had_fetched_itself(broker):
+    ending = broker()
+    sent = send(ending, 5)
+    fetch(ending, 3)
+
+    ending.revive(ending.broker_id, ending.get_declared_queues())
+
+    assert queued(ending) == sent
+
+
+def test_what_a_dead_worker_was_done_with_does_not_come_back(broker):
+    dead, other = broker(), broker()
+    sent = send(dead, 2)
+    consumer = dead.consume("default", prefetch=2, timeout=1000)
+    consumer.ack(next(consumer))
+
+    other.revive(dead.broker_id, ["default"])
+
+    assert queued(other) == sent[1:]
+
+
+def test_nothing_is_asked_for_a_worker_whose_broker_has_no_name(broker):
+    other = broker()
+    sent = send(other, 1)
+
+    other.revive(None, ["default"])
+
+    assert queued(other) == sent
+
+
+def test_a_worker_that_takes_no_more_still_gives_signs_of_life(broker):
+    ending = broker()
+    sent = send(ending, 2)
+    consumer = fetch(ending, 1)
+    ending.client.zadd(HEARTBEATS, {ending.broker_id: 1})
+
+    ending.retire()
+
+    assert next(consumer) is None
+    assert queued(ending) == sent[1:]
+    assert ending.client.zscore(HEARTBEATS, ending.broker_id) > 1000 * (time.time() - 60)
+
+
+def test_a_worker_that_takes_no_more_does_not_mind_that_redis_is_away(broker):
+    ending = broker()
+    send(ending, 1)
+    consumer = fetch(ending, 1)
+    ending.retire()
+    ending.client.close()
+    ending.client.connection_pool.connection_kwargs["port"] = 9  # the discard port: nobody is there
+
+    assert next(consumer) is None
