@@ -112,11 +112,18 @@ class Reaper:
         now = time.monotonic()
         self._silent_since = {worker.id: self._silent_since.get(worker.id, now) for worker in silent}
         dead = [worker for worker in silent if now - self._silent_since[worker.id] >= SURE_AFTER]
-        return sum(self._bury(worker) for worker in dead)
+        return sum(self._buries(worker) for worker in dead)
 
     @property
     def _long_silence(self) -> timedelta:
         return 4 * self._runtime.settings.lost_worker_after
+
+    def _buries(self, worker: Worker) -> bool:
+        try:
+            return self._bury(worker)
+        except Exception as error:
+            log.warning("worker %s is gone, but not forgotten yet: %s", worker.id, error)
+            return False
 
     def _bury(self, worker: Worker) -> bool:
         """Return the messages it had fetched, then give up its claims; in this order, as the second forgets it."""

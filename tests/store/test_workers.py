@@ -11,9 +11,11 @@ from durable.guard import Cause
 from durable.pulse import Pulse
 from durable.reaper import SILENCE, SURE_AFTER, Reaper, recover_lost_claims
 from durable.runtime import Runtime
+from durable.settings import Settings
 from durable.testing import speedrun, travel
 from tests.conftest import Subscription
 from tests.scenes import claim_id, settle
+from tests.waiting import until
 
 
 class Renewal(Workflow[Subscription]):
@@ -31,10 +33,10 @@ def process(runtime):
     """Begin worker processes, each with a runtime of its own on the same database."""
     begun = []
 
-    def begin():
+    def begin(broker_id=None):
         own = Runtime(runtime.settings, engine=runtime.engine)
         own.clock = runtime.clock
-        pulse = Pulse(own, broker_id=None, queues=["default"], classes=["renewal"])
+        pulse = Pulse(own, broker_id=broker_id, queues=["default"], classes=["renewal"])
         pulse.tick()
         begun.append(pulse)
         return own, pulse
@@ -59,6 +61,14 @@ def seconds(monkeypatch):
     return go
 
 
+def fall_silent(runtime, pulse):
+    """Let a process lose its connection, and wait until Postgres has noticed and freed its lock."""
+    pulse.disconnect()
+    locks = text("SELECT count(*) FROM pg_locks JOIN durable.workers ON objid = (lock_key & 4294967295)::oid")
+    with runtime.statement() as conn:
+        until(lambda: conn.execute(locks).scalar() == 0, "its lock is free")
+
+
 def claimed_by(own, workflow):
     """Take a workflow's execution as that process would."""
     return claim_id(own, workflow.name, workflow.current_execution.id, early=True, worker=own.worker)
@@ -81,7 +91,7 @@ def test_a_worker_that_died_loses_its_claims_long_before_their_leases_end(runtim
     own, pulse = process()
     workflow = Renewal.create(subscription)
     held = claimed_by(own, workflow)
-    pulse.disconnect()
+    fall_silent(runtime, pulse)
     reaper = Reaper(runtime)
     go_silent(reaper, seconds)
 
@@ -89,6 +99,26 @@ def test_a_worker_that_died_loses_its_claims_long_before_their_leases_end(runtim
     assert [e.outcome for e in workflow.history] == ["recovered", None]
     assert settle(runtime, Renewal, held) is None
     assert speedrun(workflow).state == "finished"
+
+
+def test_a_worker_whose_messages_cannot_be_returned_is_not_forgotten_and_keeps_no_reaper_from_its_work(
+    runtime, process, subscription, seconds
+):
+    own, pulse = process(broker_id="somebody")
+    workflow = Renewal.create(subscription)
+    claimed_by(own, workflow)
+    fall_silent(runtime, pulse)
+    settings = Settings(database_url=runtime.settings.database_url, redis_url="redis://127.0.0.1:9")
+    without_redis = Runtime(settings, engine=runtime.engine)
+    without_redis.clock = runtime.clock
+    reaper = Reaper(without_redis)
+    go_silent(reaper, seconds)
+    travel(seconds=15)
+
+    reaper.tick()
+
+    assert known(runtime) == {own.worker}
+    assert [e.outcome for e in workflow.history] == ["recovered", None]
 
 
 def test_a_worker_that_is_silent_but_holds_its_lock_keeps_its_claims_until_their_leases_end(
@@ -121,7 +151,7 @@ def test_a_dead_worker_is_buried_though_a_transaction_of_its_own_still_holds_a_c
     own, pulse = process()
     workflow = Renewal.create(subscription)
     held = claimed_by(own, workflow)
-    pulse.disconnect()
+    fall_silent(runtime, pulse)
     reaper = Reaper(runtime)
     go_silent(reaper, seconds)
 
@@ -136,7 +166,7 @@ def test_a_dead_worker_is_buried_though_a_transaction_of_its_own_still_holds_a_c
 
 def test_a_worker_whose_connection_broke_and_came_back_is_not_taken_for_dead(runtime, process, seconds):
     own, pulse = process()
-    pulse.disconnect()
+    fall_silent(runtime, pulse)
     reaper = Reaper(runtime)
     go_silent(reaper, seconds)
     pulse.tick()
@@ -146,7 +176,7 @@ def test_a_worker_whose_connection_broke_and_came_back_is_not_taken_for_dead(run
 
 def test_a_reaper_that_sees_a_silent_worker_for_the_first_time_waits(runtime, process, seconds):
     _, pulse = process()
-    pulse.disconnect()
+    fall_silent(runtime, pulse)
     travel(seconds=30)
     reaper = Reaper(runtime)
 
@@ -161,7 +191,7 @@ def test_of_three_reapers_one_takes_a_worker_for_dead(runtime, process, subscrip
     own, pulse = process()
     workflow = Renewal.create(subscription)
     claimed_by(own, workflow)
-    pulse.disconnect()
+    fall_silent(runtime, pulse)
     reapers = [Reaper(runtime) for _ in range(3)]
     for reaper in reapers:
         reaper.bury_the_dead()
