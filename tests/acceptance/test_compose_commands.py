@@ -7,8 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,9 @@ from sqlalchemy import create_engine, text
 
 from durable import dev, scratch
 from tests.unit.test_compose import PAGE, ROOT, SERVICES, variables
+from tests.waiting import PATIENCE, until
 
 BIN = Path(sys.executable).parent
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -58,13 +57,6 @@ def run(world: dict[str, str], *command: str, **options: Any) -> int:
 
 def health(world: dict[str, str]) -> int:
     return run(world, "python", "compose/healthcheck.py", stderr=subprocess.DEVNULL)
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"after {PATIENCE} s it is still not so that {what}"
-        time.sleep(0.1)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from redis import Redis
 
 from durable.dev import Server, ServerUnavailable, home, postgres, postgresql, redis
 from durable.dev.process import is_running, send
+from tests.waiting import until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root is demoted")
 SYSTEM_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
@@ -121,13 +121,6 @@ def owner_of() -> Iterator[Callable[..., Owner]]:
         owner.end()
 
 
-def wait_until(condition: Callable[[], bool], *, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "what the test waits for did not come"
-        time.sleep(0.01)
-
-
 def execute(url: str, statement: LiteralString) -> None:
     with psycopg.connect(url) as connection:
         connection.execute(statement)
@@ -203,8 +196,8 @@ def test_a_killed_owner_leaves_no_ephemeral_server_and_no_folder_behind(temporar
     owner = owner_of()
     pids = owner.server_pids()
     owner.kill()
-    wait_until(lambda: not any(map(is_running, pids)))
-    wait_until(lambda: list(temporary.iterdir()) == [])
+    until(lambda: not any(map(is_running, pids)), "the servers are gone")
+    until(lambda: list(temporary.iterdir()) == [], "the folder is empty")
 
 
 def test_a_child_that_the_killed_owner_had_forked_keeps_no_server_alive(temporary, owner_of, monkeypatch):
@@ -212,15 +205,15 @@ def test_a_child_that_the_killed_owner_had_forked_keeps_no_server_alive(temporar
     owner = owner_of()
     pids = owner.server_pids()
     owner.kill()
-    wait_until(lambda: not any(map(is_running, pids)))
-    wait_until(lambda: list(temporary.iterdir()) == [])
+    until(lambda: not any(map(is_running, pids)), "the servers are gone")
+    until(lambda: list(temporary.iterdir()) == [], "the folder is empty")
 
 
 def test_an_owner_killed_while_postgres_is_set_up_leaves_nothing_behind(temporary, owner_of):
     owner = owner_of()
-    wait_until(lambda: any(temporary.glob("durable-*/unfinished-*/*")))
+    until(lambda: any(temporary.glob("durable-*/unfinished-*/*")), "Postgres is being set up")
     owner.kill()
-    wait_until(lambda: list(temporary.iterdir()) == [])
+    until(lambda: list(temporary.iterdir()) == [], "the folder is empty")
 
 
 def test_a_server_outlives_the_thread_that_started_it():
@@ -231,7 +224,7 @@ def test_a_server_outlives_the_thread_that_started_it():
         )
         thread.start()
         thread.join()
-        wait_until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists())
+        until(lambda: not Path(f"/proc/self/task/{thread.native_id}").exists(), "the thread is gone")
         assert is_answering(servers[0].url)
 
 
@@ -257,7 +250,7 @@ def test_a_second_process_uses_the_server_and_leaves_it_to_its_owner(folder, own
 
 def test_a_second_process_waits_for_a_server_that_is_just_being_set_up(folder, owner_of):
     owner = owner_of(folder)
-    wait_until(lambda: any(folder.glob("postgres/unfinished-*/*")))
+    until(lambda: any(folder.glob("postgres/unfinished-*/*")), "Postgres is being set up")
     with postgres(folder) as server:
         assert server.pid == owner.server_pids()[0]
 

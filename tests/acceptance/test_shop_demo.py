@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -27,9 +26,9 @@ from durable import dev
 from durable.reaper import recover_lost_claims
 from durable.testing import perform_next_step, speedrun, travel
 from tests.scenes import claim
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60
 
 
 def start_demo(folder, **variables):
@@ -57,16 +56,8 @@ def processes_of(folder):
     return found
 
 
-def until(condition):
-    """Wait until something can be seen."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def assert_nothing_is_left(folder):
-    until(lambda: processes_of(folder) == [])  # one that was ended may take a moment to be gone
+    until(lambda: processes_of(folder) == [], "every process of it is gone")
     assert list(folder.iterdir()) == []
 
 
@@ -117,7 +108,7 @@ def test_on_servers_of_others_the_demo_flushes_nothing_and_leaves_nothing_even_w
             while "4. The recovery" not in told and (line := running.stdout.readline()):
                 told += line
             assert databases(durable_server) - before  # it has one of its own
-            until(lambda: len(client.keys()) > 1)  # and keys, once its worker is at work again
+            until(lambda: len(client.keys()) > 1, "its worker is at work again")
             running.send_signal(signal.SIGINT)
             rest, errors = running.communicate(timeout=PATIENCE)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from durable.loops import Loop
+from tests.waiting import until
 
 PATIENCE = 20.0
 
@@ -88,7 +89,7 @@ def test_a_loop_whose_rest_raises_goes_on(make_loop):
 
     make_loop(ticks, rest=rest).start()
 
-    _until(lambda: ticks.count >= 3)
+    until(lambda: ticks.count >= 3, "it has ticked three times")
     assert rests[:2] == [1.0, 1.0]
 
 
@@ -97,7 +98,7 @@ def test_a_loop_that_was_told_to_stop_ends_out_of_its_sleep(make_loop):
     loop = make_loop(ticks)
     runner = Thread(target=loop.run, daemon=True)
     runner.start()
-    _until(lambda: ticks.count)
+    until(lambda: ticks.count, "it has ticked")
 
     loop.tell_to_stop()
     runner.join(PATIENCE)
@@ -110,7 +111,7 @@ def test_a_loop_that_was_told_to_stop_ends_out_of_the_pause_after_an_error(make_
     ticks = Ticks(*(ValueError() for _ in range(1000)))
     loop = make_loop(ticks)
     loop.start()
-    _until(lambda: ticks.count)
+    until(lambda: ticks.count, "it has ticked")
 
     loop.stop(PATIENCE)
     seen = ticks.count
@@ -125,7 +126,7 @@ def test_a_loop_that_runs_is_not_started_twice(make_loop):
     loop = make_loop(ticks)
     loop.start()
     thread = loop._thread
-    _until(lambda: ticks.count)
+    until(lambda: ticks.count, "it has ticked")
 
     loop.start()
 
@@ -149,10 +150,3 @@ def test_a_loop_in_a_thread_comes_back_from_what_is_meant_to_end_a_program(make_
 def test_a_loop_in_the_main_thread_ends_with_its_program(make_loop):
     with pytest.raises(KeyboardInterrupt):
         make_loop(Ticks(KeyboardInterrupt())).run()
-
-
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

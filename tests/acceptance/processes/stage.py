@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +24,9 @@ from durable.runtime import Runtime
 from durable.settings import Settings
 from tests.acceptance.processes.app import Base, Subject
 from tests.invariants import violations
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 60.0
 
 
 class OwnServer:
@@ -211,17 +210,6 @@ class Stage:
         for worker in self.workers:
             worker.end()
         self.engine.dispose()
-
-
-def until(condition: Callable[[], Any], what: str, *, seconds: float = PATIENCE) -> Any:
-    """Wait until something can be seen, and return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"after {seconds:g} s it is still not so that {what}"
-        time.sleep(0.02)
 
 
 @contextmanager

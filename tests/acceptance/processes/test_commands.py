@@ -16,7 +16,8 @@ from durable.dev.process import is_running
 from durable.runtime import Runtime
 from durable.settings import Settings
 from tests.acceptance.processes.app import Chain, Later
-from tests.acceptance.processes.stage import ROOT, until
+from tests.acceptance.processes.stage import ROOT
+from tests.waiting import until
 
 FLOWS = """
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -106,7 +107,7 @@ import durable.actors
 from durable import runtime
 from sqlalchemy.orm import Session
 from tests.acceptance.processes.app import Later, Subject
-from tests.acceptance.processes.stage import until
+from tests.waiting import until
 
 for _ in range(2):
     worker = dramatiq.Worker(dramatiq.get_broker(), worker_threads=2)

@@ -11,7 +11,8 @@ from sqlalchemy import text
 
 from tests.acceptance.processes.app import Chain
 from tests.acceptance.processes.newer_app import Newcomer
-from tests.acceptance.processes.stage import ROOT, Stage, WorkerCommand, until
+from tests.acceptance.processes.stage import ROOT, Stage, WorkerCommand
+from tests.waiting import until
 
 OLD = "tests.acceptance.processes.app"
 NEW = "tests.acceptance.processes.app,tests.acceptance.processes.newer_app"

@@ -14,7 +14,8 @@ import pytest
 from sqlalchemy import text
 
 from tests.acceptance.processes.app import Chain
-from tests.acceptance.processes.stage import Stage, WorkerCommand, until
+from tests.acceptance.processes.stage import Stage, WorkerCommand
+from tests.waiting import until
 
 ROUNDS = 20
 SALVO = 5

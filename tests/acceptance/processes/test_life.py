@@ -10,8 +10,9 @@ import pytest
 
 from tests.acceptance.processes.app import Chain, Deadly, Deaf, Hold, Later, Limited
 from tests.acceptance.processes.loop_app import Loops
-from tests.acceptance.processes.stage import Stage, WorkerCommand, until
+from tests.acceptance.processes.stage import Stage, WorkerCommand
 from tests.scenes import claim
+from tests.waiting import until
 
 DONE = {"one": 1, "two": 1, "three": 1}
 

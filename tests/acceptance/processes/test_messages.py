@@ -12,7 +12,8 @@ import dramatiq
 
 from durable.worker import receive_message
 from tests.acceptance.processes.app import Chain, Hold, Later
-from tests.acceptance.processes.stage import Stage, until
+from tests.acceptance.processes.stage import Stage
+from tests.waiting import until
 
 COPIES = 50
 QUEUE = "dramatiq:default"

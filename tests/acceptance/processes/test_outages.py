@@ -17,7 +17,8 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from tests.acceptance.processes.app import Chain, Hold, Subject
-from tests.acceptance.processes.stage import Stage, WorkerCommand, until
+from tests.acceptance.processes.stage import Stage, WorkerCommand
+from tests.waiting import until
 
 WITHIN = 10.0
 """Seconds in which work flows again after an outage."""

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from tests.acceptance.processes.app import Chain, Hold, Later
-from tests.acceptance.processes.stage import Stage, WorkerCommand, until
+from tests.acceptance.processes.stage import Stage, WorkerCommand
+from tests.waiting import until
 
 WITHOUT_RELAY = {"relay_in_workers": "false"}
 WITHOUT_REAPER = {"reaper_in_workers": "false"}

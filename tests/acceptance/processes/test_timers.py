@@ -13,8 +13,9 @@ from durable import relay
 from durable.testing import travel
 from durable.worker import receive_message
 from tests.acceptance.processes.app import Later
-from tests.acceptance.processes.stage import Stage, until
+from tests.acceptance.processes.stage import Stage
 from tests.acceptance.processes.test_volume import relaying, say
+from tests.waiting import until
 
 QUEUE = "dramatiq:default"
 
