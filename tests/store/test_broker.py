@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from durable.broker.redis import BlockingConsumer, BlockingRedisBroker
+from durable.broker.consumer import BlockingConsumer
+from durable.broker.redis import BlockingRedisBroker
 from durable.ids import new_id
 from durable.store.rows import Letter
 
@@ -43,6 +45,25 @@ def fetch(broker: BlockingRedisBroker, count: int) -> BlockingConsumer:
     assert next(consumer) is not None
     assert broker.client.scard(f"dramatiq:__acks__.{broker.broker_id}.default") == count
     return consumer
+
+
+@contextmanager
+def away(broker: BlockingRedisBroker) -> Iterator[None]:
+    """Have a worker call where nobody is: at the discard port."""
+    port = call_at(broker, 9)
+    try:
+        yield
+    finally:
+        call_at(broker, port)
+
+
+def call_at(broker: BlockingRedisBroker, port: int) -> int:
+    """Have a worker call Redis at another port from now on, and return the one before."""
+    pool = broker.client.connection_pool
+    pool.disconnect()
+    pool.reset()  # connections that were made before would call the same port again
+    before, pool.connection_kwargs["port"] = pool.connection_kwargs["port"], port
+    return int(before)
 
 
 def queued(broker: BlockingRedisBroker) -> list[str]:
@@ -83,6 +104,55 @@ def test_what_a_dead_worker_was_done_with_does_not_come_back(broker):
     assert queued(other) == sent[1:]
 
 
+def test_what_was_fetched_and_never_arrived_is_put_back_and_what_is_in_hand_is_not(broker):
+    worker = broker()
+    sent = send(worker, 5)
+    consumer = fetch(worker, 2)
+    assert next(consumer) is not None
+    assert len(worker.do_fetch("default", 2)) == 2, "an answer that gets lost"
+    assert queued(worker) == sent[4:]
+
+    worker.return_lost("default")
+
+    assert queued(worker) == sent[2:]
+
+
+def test_a_message_whose_end_redis_has_not_heard_of_is_put_back(broker):
+    worker = broker()
+    sent = send(worker, 2)
+    consumer = worker.consume("default", prefetch=1, timeout=1000)
+    message = next(consumer)
+    with away(worker):
+        consumer.ack(message)
+    assert queued(worker) == sent[1:]
+
+    worker.return_lost("default")
+
+    assert queued(worker) == sent
+
+
+def test_what_another_consumer_of_the_process_had_fetched_is_in_hand_as_well(broker):
+    worker = broker()
+    sent = send(worker, 3)
+    fetch(worker, 1)
+
+    another = worker.consume("default", prefetch=1, timeout=1000)
+    assert next(another) is not None
+    worker.return_lost("default")
+
+    assert queued(worker) == sent[2:]
+
+
+def test_what_a_consumer_had_fetched_and_nobody_has_seen_is_put_back(broker):
+    worker = broker()
+    sent = send(worker, 3)
+    fetch(worker, 3)  # it breaks down after the first
+
+    worker.return_lost("default")
+
+    assert queued(worker) == sent[1:]
+
+
 def test_nothing_is_asked_for_a_worker_whose_broker_has_no_name(broker):
     other = broker()
     sent = send(other, 1)
@@ -110,7 +180,6 @@ def test_a_worker_that_takes_no_more_does_not_mind_that_redis_is_away(broker):
     send(ending, 1)
     consumer = fetch(ending, 1)
     ending.retire()
-    ending.client.close()
-    ending.client.connection_pool.connection_kwargs["port"] = 9  # the discard port: nobody is there
 
-    assert next(consumer) is None
+    with away(ending):
+        assert next(consumer) is None

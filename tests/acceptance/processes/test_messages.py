@@ -9,10 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import dramatiq
+import pytest
 
 from durable.worker import receive_message
 from tests.acceptance.processes.app import Chain, Hold, Later
 from tests.acceptance.processes.stage import Stage
+from tests.acceptance.processes.wire import a_wire
 from tests.waiting import until
 
 COPIES = 50
@@ -116,6 +118,25 @@ def test_fifty_copies_of_a_message_in_redis_make_the_workers_run_it_once(stage):
 
     assert successes(stage, workflow) == 3
     assert not any(worker.ended for worker in workers)
+    stage.assert_sound()
+
+
+# --- under way
+
+
+@pytest.mark.slow
+def test_messages_that_redis_sent_and_a_worker_never_got_are_put_back_by_that_worker(stage):
+    with a_wire(stage.broker.port) as wire:
+        worker = stage.start_worker(redis_url=f"redis://127.0.0.1:{wire.port}")
+        pid = worker.worker_pid
+        wire.break_at(b'"chain"')
+        chains = [stage.create(Chain) for _ in range(10)]
+        until(wire.broken.is_set, "an answer with messages is lost")
+
+        stage.await_finished(len(chains), seconds=20)  # the relay would look half a minute later
+
+    assert "never arrived: they are put back" in worker.told
+    assert worker.worker_pid == pid
     stage.assert_sound()
 
 
