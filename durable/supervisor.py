@@ -19,6 +19,8 @@ log = logging.getLogger("durable.supervisor")
 
 MISCONFIGURED = (2, 3)
 """Dramatiq's exit codes for what another start would not mend: a module that cannot be imported, no broker."""
+_UNWATCHED = "1000"
+"""Milliseconds for which Dramatiq does not look whether its process, which begins, has died; else half a minute."""
 _LOOK_EVERY = 0.2
 _HEALTHY_AFTER = 10.0
 _LONGEST_PAUSE = 30.0
@@ -71,6 +73,7 @@ class Supervisor:
         self, *, processes: int, threads: int, queues: Sequence[str] = (), watched: Path | None = None
     ) -> None:
         command = [sys.executable, "-m", "dramatiq", "durable.actors", "-p", "1", "-t", str(threads)]
+        command += ["--worker-fork-timeout", _UNWATCHED]
         command += ["-Q", *queues] if queues else []
         self._children = [Child(command, os.environ) for _ in range(processes)]
         self._watched = watched

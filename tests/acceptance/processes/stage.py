@@ -29,6 +29,11 @@ from tests.waiting import PATIENCE, until
 ROOT = Path(__file__).parents[3]
 
 
+def children_of(pid: int) -> list[int]:
+    """Return the processes that a process has started and that have not ended."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 class OwnServer:
     """A server on a port of its own, which a test may stop, kill and start again on its data."""
 
@@ -56,6 +61,11 @@ class OwnServer:
             )
         until(lambda: self.kind.is_ready(self.port), "the server answers")
 
+    def send(self, name: signal.Signals) -> None:
+        """Freeze it, or have it go on."""
+        assert self._process is not None
+        self._process.send_signal(name)
+
     def stop(self, how: signal.Signals | None = None) -> None:
         if self._process is not None:
             self._process.send_signal(how or self.kind.stop_signal)
@@ -76,7 +86,7 @@ class WorkerCommand:
     @property
     def worker_pid(self) -> int:
         """The process that runs the steps: a child of the command."""
-        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+        return children_of(self.process.pid)[0]
 
     def signal_worker(self, name: signal.Signals) -> None:
         os.kill(self.worker_pid, name)

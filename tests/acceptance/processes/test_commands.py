@@ -16,7 +16,7 @@ from durable.dev.process import is_running
 from durable.runtime import Runtime
 from durable.settings import Settings
 from tests.acceptance.processes.app import Chain, Later
-from tests.acceptance.processes.stage import ROOT
+from tests.acceptance.processes.stage import ROOT, children_of
 from tests.waiting import until
 
 FLOWS = """
@@ -71,6 +71,16 @@ def test_a_supervised_worker_that_is_killed_is_started_again_and_its_neighbour_l
     assert command.process.wait(30) == 0
     assert workers(stage) <= {victim}
     assert not is_running(neighbour)
+
+
+def test_a_supervised_worker_that_is_killed_while_it_begins_is_started_again_soon(stage):
+    command = stage.run_command("durable.cli", "worker", "--processes", "1", "--threads", "2")
+    (master,) = until(lambda: children_of(command.process.pid), "it has started Dramatiq")
+    (victim,) = until(lambda: children_of(master), "Dramatiq has started its process")
+    os.kill(victim, signal.SIGKILL)
+
+    (another,) = until(lambda: workers(stage), "another one has taken its place", seconds=20)  # Dramatiq waits for 30
+    assert another != victim
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")

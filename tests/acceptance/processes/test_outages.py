@@ -23,7 +23,9 @@ from tests.waiting import until
 WITHIN = 10.0
 """Seconds in which work flows again after an outage."""
 QUICK = 0.5
-"""Seconds that a create may take at most, whatever has become of Redis."""
+"""Seconds that a create may usually take, whatever has become of Redis."""
+HICCUP = 4.0
+"""Seconds that any create may take: less than a Redis that does not answer would be waited for."""
 LEASE = timedelta(seconds=15)
 QUEUE = "dramatiq:default"
 
@@ -69,7 +71,7 @@ def test_while_redis_is_down_creates_commit_at_once_and_steps_are_recorded(stage
     assert [stage.effects(workflow_id) for workflow_id in held] == [{"hold": 1, "after": 1}] * 4
     stage.assert_sound()
     report(f"creates while Redis is down: {told(durations)}")
-    assert max(durations) < QUICK
+    assert_none_waited(durations)
     assert [(record.name, record.levelname) for record in caplog.records] == [("durable.courier", "WARNING")]
 
 
@@ -110,26 +112,47 @@ def test_workers_whose_connections_are_all_cut_are_not_taken_for_dead(stage):
     stage.assert_sound()
 
 
+def fill(stage: Stage) -> None:
+    """Fill Redis to its limit, and see that it takes nothing more."""
+    stage.redis.config_set("maxmemory-policy", "noeviction")
+    stage.redis.config_set("maxmemory", "1mb")
+    until(lambda: not takes(stage.redis), "Redis is full")
+
+
+def make_room(stage: Stage) -> None:
+    stage.redis.config_set("maxmemory", 0)
+
+
+def freeze(stage: Stage) -> None:
+    """Have Redis take every call and answer none."""
+    stage.broker.send(signal.SIGSTOP)
+
+
+def thaw(stage: Stage) -> None:
+    stage.broker.send(signal.SIGCONT)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_while_redis_is_full_creates_commit_and_everything_runs_once_it_is_not(stage, tmp_path):
+@pytest.mark.parametrize(("disable", "mend"), [(fill, make_room), (freeze, thaw)], ids=["full", "frozen"])
+def test_while_redis_takes_nothing_creates_commit_and_everything_runs_once_it_does(stage, tmp_path, disable, mend):
     go_on = tmp_path / "go on"
     start_two_workers(stage)
     Hold.create_many(stage.subjects(4), str(go_on))
     until(lambda: stage.began() == 4, "steps are running")
 
-    fill(stage.redis)
+    disable(stage)
     go_on.touch()
-    durations = create_for(stage, stage.subjects(100), seconds=5)
+    durations = create_for(stage, stage.subjects(100), seconds=8)
     until(lambda: stage.successes() == {"hold": 4}, "the steps that were running are recorded")
     assert stage.count("ready") == 4 + len(durations)
-    stage.redis.config_set("maxmemory", 0)
-    report_flow(stage, "after Redis had room again", now(stage))
+    mend(stage)
+    report_flow(stage, "after Redis took messages again", now(stage))
 
     stage.await_finished(4 + len(durations), seconds=120)
     stage.assert_sound()
-    report(f"creates while Redis is full: {told(durations)}")
-    assert max(durations) < QUICK
+    report(f"creates while Redis takes nothing: {told(durations)}")
+    assert_none_waited(durations)
 
 
 # --- work
@@ -176,13 +199,6 @@ def flush(stage: Stage) -> tuple[datetime, list[UUID]]:
         forgotten, _ = pipe.lrange(QUEUE, 0, -1).flushall().execute()
     assert forgotten
     return now(stage), [UUID(key.decode()) for key in forgotten]
-
-
-def fill(client: redis.Redis) -> None:
-    """Fill Redis to its limit, and see that it takes nothing more."""
-    client.config_set("maxmemory-policy", "noeviction")
-    client.config_set("maxmemory", "1mb")
-    until(lambda: not takes(client), "Redis is full")
 
 
 def takes(client: redis.Redis) -> bool:
@@ -257,6 +273,12 @@ def assert_nobody_was_buried(stage: Stage) -> None:
     logs = "".join(worker.told for worker in stage.workers)
     assert "is gone" not in logs
     assert "taken for dead" not in logs
+
+
+def assert_none_waited(durations: Sequence[float]) -> None:
+    """See that no create waited for Redis; a machine that others share may hold anybody up for a moment."""
+    assert statistics.median(durations) < QUICK
+    assert max(durations) < HICCUP
 
 
 def told(durations: Sequence[float]) -> str:
