@@ -19,37 +19,56 @@ _LOCK = 0x64757261626C65  # "durable"
 
 
 class SchemaOutdated(DurableError):
-    """The database is behind, or ahead of, the code."""
+    """The database is behind the code."""
 
     def __init__(self, found: str | None, wanted: str) -> None:
         super().__init__(
             f"the database's schema is at {found or 'nothing'}, this version of durable needs {wanted}: "
-            "run `durable migrate` (or deploy the newer code, if the database is ahead)"
+            "run `durable migrate`"
+        )
+
+
+class SchemaAhead(DurableError):
+    """The database is ahead of the code."""
+
+    def __init__(self, found: str, wanted: str) -> None:
+        super().__init__(
+            f"the database's schema is at {found}, migrated by a newer version of durable than this one, which "
+            f"needs {wanted}: there is nothing to migrate here, deploy the newer code"
         )
 
 
 def migrate(engine: Engine) -> None:
-    """Upgrade the database to the newest schema. Of two that run at once, one waits and finds nothing to do."""
+    """Upgrade the database to the newest schema; one that is ahead stays as it is.
+
+    Of two that run at once, one waits and finds nothing to do.
+    """
     with engine.connect() as lock:
         lock.execute(text("SELECT pg_advisory_lock(:key)"), {"key": _LOCK})
         try:
             with engine.begin() as conn:
                 conn.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))
-                command.upgrade(config(conn), "head")
+                if not _is_ahead(_revision(conn)):
+                    command.upgrade(config(conn), "head")
         finally:
             lock.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})
 
 
-def check(engine: Engine, *, may_be_ahead: bool = False) -> None:
-    """Raise `SchemaOutdated` unless the database is at the schema that this code needs.
+def check(engine: Engine, *, may_be_ahead: bool = False) -> str:
+    """Return the database's revision, or raise unless it is the one that this code needs.
 
     `may_be_ahead` is for what still runs in the middle of a deploy: every schema works with the code before it.
     """
     wanted = newest()
     with engine.connect() as conn:
-        found = MigrationContext.configure(conn, opts={"version_table_schema": SCHEMA}).get_current_revision()
-    if found != wanted and not (may_be_ahead and found is not None and not _ships(found)):
+        found = _revision(conn)
+    if found == wanted:
+        return found
+    if found is None or not _is_ahead(found):
         raise SchemaOutdated(found, wanted)
+    if not may_be_ahead:
+        raise SchemaAhead(found, wanted)
+    return found
 
 
 def sql() -> str:
@@ -68,9 +87,14 @@ def newest() -> str:
     return head
 
 
-def _ships(revision: str) -> bool:
+def _revision(conn: Connection) -> str | None:
+    return MigrationContext.configure(conn, opts={"version_table_schema": SCHEMA}).get_current_revision()
+
+
+def _is_ahead(revision: str | None) -> bool:
+    """Return whether newer code has migrated: it is a revision that this code does not ship."""
     scripts = ScriptDirectory.from_config(config(None)).walk_revisions()
-    return revision in {script.revision for script in scripts}
+    return revision is not None and revision not in {script.revision for script in scripts}
 
 
 def config(conn: Connection | None) -> Config:

@@ -150,9 +150,15 @@ def _attempt(id: str, do: Verb) -> Deed:
 
 
 def _became(verb: str, deed: Deed) -> str:
-    if deed.state == "performing":
-        return f"is performing a step: the {verb} is done when the step ends"
+    if deed.state == "performing" and verb in _WHEN:
+        return f"is performing a step: {_WHEN[verb]}"
     return f"is {deed.state}"
+
+
+_WHEN = {
+    "pause": "the pause is done when the step ends",
+    "cancel": "the cancel interrupts it within about a second",
+}
 
 
 def _read_wait(text: str | None) -> Any:
@@ -167,16 +173,18 @@ def _read_wait(text: str | None) -> Any:
 
 def _load_hero(session: Session, text: str) -> object:
     """Return the hero that was named, by the full name of its class or the end of it."""
+    from sqlalchemy.exc import DataError
+
     from durable import heroes
     from durable.errors import HeroUnresolvable
     from durable.heroes import HeroReference
 
     named = loading.read_hero(text)
+    reference = HeroReference(_hero_type(named.type), named.key)
     try:
-        reference = HeroReference(_hero_type(named.type), named.key)
         found = heroes.load(session, reference)
-    except HeroUnresolvable as error:
-        raise not_found(str(error)) from None
+    except (HeroUnresolvable, DataError):  # whose words are those of pydantic and of the database
+        raise not_found(f"the key {reference.key!r} is not one that a {reference.type} can have") from None
     if found is None:
         raise not_found(f"there is no {reference.type} with the key {reference.key}")
     return found

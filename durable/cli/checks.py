@@ -20,7 +20,7 @@ from durable.errors import NoBroker
 from durable.runtime import Runtime
 from durable.states import WorkflowState
 from durable.store import statistics
-from durable.store.statistics import Backlog, Tally, WorkerRow
+from durable.store.statistics import Backlog, Damage, Tally, WorkerRow
 
 MOST_SKEW = timedelta(seconds=2)
 
@@ -50,6 +50,7 @@ class View:
     tallies: list[Tally]
     backlog: Backlog
     stuck: Backlog
+    damage: Damage
 
 
 def examine() -> list[Check]:
@@ -113,6 +114,7 @@ def _view(current: Runtime, conn: Connection, *, broker_answers: bool, why_no_cl
         tallies=statistics.ongoing(conn, cap=MANY),
         backlog=statistics.backlog(conn, clock, late=LATE, reach=stuck, cap=SOME),
         stuck=statistics.backlog(conn, clock, late=stuck, reach=stuck, cap=SOME),
+        damage=statistics.damage(conn, clock, overdue=stuck, cap=SOME),
     )
 
 
@@ -196,11 +198,17 @@ def _lag(view: View) -> Check:
 
 
 def _stuck(view: View) -> Check:
-    limit = span(view.runtime.settings.stuck_scheduled_after)
-    if not view.stuck.overdue.number:
-        return Check("stuck", "ok", f"no execution is overdue by more than {limit}")
-    says = f"{many(view.stuck.overdue, 'execution')} overdue by more than {limit}"
-    return Check("stuck", "problem", says, f"`durable explain {view.stuck.oldest}`")
+    overdue = f"overdue by more than {span(view.runtime.settings.stuck_scheduled_after)}"
+    reap, explain = "`durable reap --once`", f"`durable explain {view.stuck.oldest}`"
+    kinds = (
+        (view.damage.without_message, "execution", f"{overdue} without a message", reap),
+        (view.damage.without_execution, "workflow", "ready with nothing scheduled", reap),
+        (view.stuck.overdue, "execution", overdue, explain),
+    )
+    found = {f"{many(count, noun)} {how}": mend for count, noun, how, mend in kinds if count.number}
+    if not found:
+        return Check("stuck", "ok", f"no execution is {overdue}")
+    return Check("stuck", "problem", ", ".join(found), ", then ".join(dict.fromkeys(found.values())))
 
 
 def _classes(view: View) -> Check:

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from durable.cli.errors import in_one_line
 from durable.cli.output import console, many, moment, span, state_text, styled
 from durable.cli.situation import Situation
-from durable.states import WorkflowState
+from durable.states import StopRequest, WorkflowState
 from durable.store.rows import Execution
 from durable.store.statistics import WorkerRow
 
 _RELAY_IS_LATE = timedelta(seconds=10)
+_FOR_THE_REAPER = "wait for the reaper, which runs in every worker unless told otherwise, or `durable reap --once`"
 
 
 @dataclass
@@ -46,8 +47,7 @@ def print_explanation(s: Situation, explanation: Explanation) -> None:
 def _ready(s: Situation, e: Explanation) -> None:
     live = s.live
     if live is None:
-        e.why.append("It is ready, but no execution is scheduled: somebody has changed its rows by hand.")
-        e.do.append(f"`durable cancel {s.id}`, then `durable retry {s.id}`")
+        _add_stranded(s, e)
         return
     if live.scheduled_for > s.now:
         due_in = span(live.scheduled_for - s.now)
@@ -62,6 +62,22 @@ def _ready(s: Situation, e: Explanation) -> None:
     _add_hands(s, e, due=True)
 
 
+def _add_stranded(s: Situation, e: Explanation) -> None:
+    """Say how a workflow gets on that is ready with nothing scheduled."""
+    patience = s.settings.stuck_scheduled_after
+    left = patience - s.since(s.row.created_at)
+    e.why.append("It is ready, but no execution is scheduled: somebody has changed its rows by hand.")
+    if left > timedelta():
+        e.why.append(
+            f"The reaper pauses such a workflow {span(patience)} after its creation, which is in {span(left)}."
+        )
+        e.do.append(f"wait until then, and {_FOR_THE_REAPER}")
+    else:
+        e.why.append(f"The reaper pauses it when it looks for damage, every {span(patience)}.")
+        e.do.append(_FOR_THE_REAPER)
+    e.do.append(f"then `durable resume {s.id}`, which schedules its step again")
+
+
 def _add_message(s: Situation, e: Explanation) -> None:
     """Say how far its message has come."""
     message = s.message
@@ -71,7 +87,7 @@ def _add_message(s: Situation, e: Explanation) -> None:
             "It has no message in the outbox: somebody has deleted it. The reaper writes it anew once it is "
             f"{patience} overdue."
         )
-        e.do.append("wait for the reaper, which runs in every worker unless told otherwise, or `durable reap --once`")
+        e.do.append(_FOR_THE_REAPER)
         return
     if message.sends:
         e.why.append(f"Its message was sent {_times(message.sends)} by the relay and nobody has taken it.")
@@ -127,9 +143,15 @@ def _performing(s: Situation, e: Explanation) -> None:
     else:
         _add_lost(s, e, worker)
     if s.row.stop_requested is not None:
-        e.why.append(f"A {s.row.stop_requested} was asked for; it is done when the step ends.")
+        e.why.append(f"A {s.row.stop_requested} was asked for; {_WHEN[s.row.stop_requested]}.")
     if not e.do:
         e.do.append("wait until the step ends; a `timeout` of the step limits that")
+
+
+_WHEN = {
+    StopRequest.PAUSE: "it is done when the step ends",
+    StopRequest.CANCEL: "it interrupts the step within about a second, or as soon as a call into C returns",
+}
 
 
 def _add_lost(s: Situation, e: Explanation, worker: WorkerRow | None) -> None:

@@ -52,9 +52,11 @@ def load_classes() -> str | None:
 
 
 def _why_not_imported(error: Exception) -> str:
-    last = extract_tb(error.__traceback__)[-1]
-    where = f"{last.filename}, line {last.lineno}"
-    return f"the workflows cannot be imported: {type(error).__name__}: {error} ({where})"
+    says, place = str(error), extract_tb(error.__traceback__)[-1]
+    file, line = place.filename, place.lineno
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        says, file, line = error.msg, error.filename, error.lineno  # raised by what imports, not by what is imported
+    return f"the workflows cannot be imported: {type(error).__name__}: {says} ({file}, line {line})"
 
 
 def find_class(name: str) -> type[Workflow[Any]]:

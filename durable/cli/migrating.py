@@ -13,7 +13,9 @@ from durable.cli.root import app
 
 @app.command()
 def migrate(
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail if the database is behind.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; fail unless the schema is this code's.")
+    ] = False,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL of a new database's schema instead.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -27,8 +29,10 @@ def migrate(
     engine = runtime.current().engine
     if not check:
         migrations.migrate(engine)
-    migrations.check(engine)
+    revision, newest = migrations.check(engine, may_be_ahead=not check), migrations.newest()
     if as_json:
-        print_json({"revision": migrations.newest()})
+        print_json({"revision": revision})
+    elif revision == newest:
+        typer.echo(f"the schema is at {revision}")
     else:
-        typer.echo(f"the schema is at {migrations.newest()}")
+        typer.echo(migrations.SchemaAhead(revision, newest))

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from durable.cli.output import console, moment, short_names, span, state_text, styled, table, visible
+from durable.states import StopRequest
 from durable.store.rows import AuditEntry, Execution, WorkflowRow
 
 _HEADINGS = ("id", "class", "hero", "state", "step", "age")
+_REASON = "reason"
 _ID, _GAP = 36, 2
 _SHORTEST = 20
 _JSON_LINES = 12
+_WHEN = {
+    StopRequest.PAUSE: "done when the running step ends",
+    StopRequest.CANCEL: "interrupts the running step",
+}
 
 
 def print_list(rows: Sequence[WorkflowRow], now: datetime, *, more: bool) -> None:
@@ -28,9 +35,10 @@ def print_list(rows: Sequence[WorkflowRow], now: datetime, *, more: bool) -> Non
         out.print("There are no such workflows.")
         return
     lines = _lines(rows, now)
-    room = out.width - sum(max(map(len, column)) + _GAP for column in zip(_HEADINGS, *lines, strict=True))
-    wanted = max(len(_first_line(row.reason)) for row in rows)
-    out.print(_wide_list(rows, lines, room) if room >= min(wanted, _SHORTEST) else _narrow_list(rows, lines))
+    room = _room_beside(zip(_HEADINGS, *lines, strict=True), width=out.width)
+    wanted = max(cell_len(text) for text in (_REASON, *(_first_line(row.reason) for row in rows)))
+    fits = room >= min(wanted, _SHORTEST)
+    out.print(_wide_list(rows, lines, room) if fits else _narrow_list(rows, lines, out.width))
     if more:
         out.print(styled(f"\nThere are more: add --after {rows[-1].id}", "dim"))
 
@@ -50,23 +58,36 @@ def _lines(rows: Sequence[WorkflowRow], now: datetime) -> list[tuple[str, ...]]:
     ]
 
 
+def _room_beside(columns: Iterable[Iterable[str]], *, width: int) -> int:
+    """Return how much of a terminal's width other columns leave to one."""
+    return width - sum(max(map(cell_len, column)) + _GAP for column in columns)
+
+
 def _wide_list(rows: Sequence[WorkflowRow], lines: Sequence[tuple[str, ...]], room: int) -> Table:
-    made = table(*_HEADINGS, "reason", right=["age"])
+    made = table(*_HEADINGS, _REASON, right=["age"])
     for row, (id, name, hero, state, step, age) in zip(rows, lines, strict=True):
-        reason = styled(_first_line(row.reason), "dim")
-        reason.truncate(room, overflow="ellipsis")
+        reason = _shortened(row.reason, room)
         made.add_row(id, styled(name), styled(hero), state_text(state), styled(step), age, reason)
     return made
 
 
-def _narrow_list(rows: Sequence[WorkflowRow], lines: Sequence[tuple[str, ...]]) -> Table:
-    made = table("id, class and hero, reason", "state, step", "age", right=["age"])
+def _narrow_list(rows: Sequence[WorkflowRow], lines: Sequence[tuple[str, ...]], width: int) -> Table:
+    headings = ("id, class and hero, reason", "state, step", "age")
+    _, _, _, states, steps, ages = zip(*lines, strict=True)
+    room = _room_beside([(headings[1], *states, *steps), (headings[2], *ages)], width=width)
+    made = table(*headings, right=["age"])
     made.columns[0].min_width = _ID
     for row, (id, name, hero, state, step, age) in zip(rows, lines, strict=True):
         about = [styled(id), styled(f"{name} {hero}")]
         if row.reason:
-            about.append(styled(_first_line(row.reason), "dim"))
+            about.append(_shortened(row.reason, max(room, _ID)))
         made.add_row(Text("\n").join(about), Text("\n").join([state_text(state), styled(step)]), age)
+    return made
+
+
+def _shortened(reason: str | None, room: int) -> Text:
+    made = styled(_first_line(reason), "dim")
+    made.truncate(room, overflow="ellipsis")
     return made
 
 
@@ -109,7 +130,7 @@ def _labelled(row: WorkflowRow, now: datetime) -> list[tuple[str, Text | str | N
         ("class", f"{row.name}, version {row.version}"),
         ("hero", row.hero_type and f"{row.hero_type}:{row.hero_key}"),
         ("state", state_text(row.state)),
-        ("asked for", row.stop_requested and f"{row.stop_requested}, done when the running step ends"),
+        ("asked for", row.stop_requested and f"{row.stop_requested}, {_WHEN[row.stop_requested]}"),
         ("reason", row.reason),
         ("step", row.step),
         ("queue", f"{row.queue}, priority {row.priority}"),

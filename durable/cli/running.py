@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from durable.cli.errors import REFUSED, CommandError
+from durable.cli.output import many
 from durable.cli.root import app
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def relay(once: Once = False) -> None:
 
     runtime = _ready()
     if once:
-        typer.echo(f"{relays.drain(runtime)} messages were due")
+        drained = relays.drain(runtime)
+        typer.echo(f"{many(drained, 'message')} {'was' if drained == 1 else 'were'} due")
         return
     _keep(relays.relay_loop(runtime))
 
@@ -67,7 +69,10 @@ def reap(once: Once = False) -> None:
     if once:
         recovered, rescued = reaper.recover_lost_claims(runtime), reaper.rescue_stuck(runtime)
         deleted = reaper.delete_ended(runtime)
-        typer.echo(f"{recovered} steps recovered, {rescued} stuck workflows rescued, {deleted} ended workflows deleted")
+        typer.echo(
+            f"{many(recovered, 'step')} recovered, {many(rescued, 'stuck workflow')} rescued, "
+            f"{many(deleted, 'ended workflow')} deleted"
+        )
         return
     _keep(reaper.Reaper(runtime).loop())
 

@@ -12,8 +12,8 @@ from uuid import UUID
 from sqlalchemy import Connection, TextClause, select, text
 
 from durable.clock import Clock
-from durable.schema import executions, outbox
-from durable.states import WorkflowState
+from durable.schema import executions, outbox, quoted
+from durable.states import LIVE, ExecutionState, WorkflowState
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,14 @@ class Backlog:
     overdue: Count
     lag: timedelta
     oldest: UUID | None
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Ready workflows that nothing would wake: overdue without a message, or with nothing scheduled at all."""
+
+    without_message: Count
+    without_execution: Count
 
 
 @dataclass(frozen=True)
@@ -140,6 +148,21 @@ SELECT (SELECT count(*) FROM (SELECT FROM durable.outbox LIMIT 10 * :cap + 1) o)
 FROM waiting
 """
 
+_DAMAGE = f"""
+SELECT (SELECT count(*) FROM (
+            SELECT FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
+            WHERE e.state = '{ExecutionState.SCHEDULED}' AND e.scheduled_for < {{now}} - CAST(:overdue AS interval)
+              AND w.state = '{WorkflowState.READY}'
+              AND NOT EXISTS (SELECT FROM durable.outbox o WHERE o.execution_id = e.id)
+            LIMIT :cap + 1) lost) AS without_message,
+       (SELECT count(*) FROM (
+            SELECT FROM durable.workflows w
+            WHERE w.state = '{WorkflowState.READY}' AND w.created_at < {{now}} - CAST(:overdue AS interval)
+              AND NOT EXISTS (
+                SELECT FROM durable.executions e WHERE e.workflow_id = w.id AND e.state IN ({quoted(LIVE)}))
+            LIMIT :cap + 1) stranded) AS without_execution
+"""
+
 _PACE = """
 SELECT (SELECT count(*) FROM (
             SELECT FROM durable.executions WHERE finished_at > {now} - CAST(:within AS interval)
@@ -208,6 +231,12 @@ def backlog(conn: Connection, clock: Clock, *, late: timedelta, reach: timedelta
     row = conn.execute(_at(_BACKLOG, clock.sql), {"late": late, "reach": reach, "cap": cap}).one()
     due, overdue = _capped(row.due, cap), _capped(row.overdue, cap)
     return Backlog(_capped(row.size, 10 * cap), due, overdue, row.lag, row.oldest)
+
+
+def damage(conn: Connection, clock: Clock, *, overdue: timedelta, cap: int) -> Damage:
+    """Count what a reaper would rescue: workflows that nothing would wake, and that are not just being written."""
+    row = conn.execute(_at(_DAMAGE, clock.sql), {"overdue": overdue, "cap": cap}).one()
+    return Damage(_capped(row.without_message, cap), _capped(row.without_execution, cap))
 
 
 def pace(conn: Connection, clock: Clock, *, within: timedelta, cap: int) -> Pace:

@@ -9,11 +9,13 @@ import sys
 import zipfile
 from pathlib import Path
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from durable import migrate, scratch
+from durable import Workflow, migrate, scratch, step
 from durable.cli import app
+from durable.testing import travel
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +63,22 @@ def test_migrate_brings_a_database_up_to_date_and_check_tells(blank):
     assert durable("migrate", "--check", DURABLE_DATABASE_URL=blank).returncode == 0
 
 
+def test_migrate_has_nothing_to_do_where_newer_code_has_migrated_and_check_tells(blank):
+    durable("migrate", DURABLE_DATABASE_URL=blank)
+    with psycopg.connect(blank) as conn:
+        conn.execute("UPDATE durable.alembic_version SET version_num = '9999'")
+
+    done = durable("migrate", DURABLE_DATABASE_URL=blank)
+    told = durable("migrate", "--json", DURABLE_DATABASE_URL=blank)
+    checked = durable("migrate", "--check", DURABLE_DATABASE_URL=blank)
+
+    assert (done.returncode, done.stderr, done.stdout.count("\n")) == (0, "", 1)
+    assert "at 9999, migrated by a newer version of durable" in done.stdout
+    assert "deploy the newer code" in done.stdout
+    assert printed_json(told) == {"revision": "9999"}
+    assert (checked.returncode, checked.stdout, checked.stderr) == (1, "", done.stdout)
+
+
 def test_migrate_without_a_database_says_how_to_name_one():
     refused = durable("migrate")
 
@@ -96,6 +114,30 @@ def test_migrate_tells_programs_the_revision(blank):
     done = durable("migrate", "--json", DURABLE_DATABASE_URL=blank)
 
     assert printed_json(done) == {"revision": migrate.newest()}
+
+
+class Bell(Workflow[None], unique="none"):
+    @step
+    def ring(self):
+        pass
+
+
+@pytest.mark.parametrize(("number", "says"), [(1, "1 message was due\n"), (2, "2 messages were due\n")])
+def test_the_relay_counts_what_it_sent(with_broker, number, says):
+    for _ in range(number):
+        Bell.create(None, wait="1h")
+    travel(hours=2)
+
+    assert run("relay", "--once").stdout == says
+
+
+def test_the_reaper_counts_what_it_did(runtime):
+    Bell.create(None).cancel()
+    travel(days=31)
+
+    reaped = run("reap", "--once").stdout
+
+    assert reaped == "0 steps recovered, 0 stuck workflows rescued, 1 ended workflow deleted\n"
 
 
 def test_an_unknown_option_is_a_mistake_of_usage():

@@ -88,7 +88,7 @@ def test_a_second_one_for_the_same_hero_is_refused_and_says_which_is_ongoing(sub
         (("Bread",), 3, "there is no workflow class 'Bread'"),
         (("Baking", "--hero", "Zzz:1"), 3, "there is no hero type 'Zzz'"),
         (("Baking", "--hero", "conftest.Subscription:0"), 3, "Subscription with the key 0"),
-        (("Baking", "--hero", "conftest.Subscription:xyz"), 3, "the key 'xyz' is not one of"),
+        (("Baking", "--hero", "conftest.Subscription:xyz"), 3, "the key 'xyz' is not one that"),
         (("Baking", "--hero", "Subscription"), 2, "write TYPE:KEY, e.g. Order:42"),
         (("Baking", "--input", "{loaves: 2}"), 2, "--input is not JSON"),
         (("Baking", "--wait", "a while"), 2, "cannot read the duration 'a while'"),
@@ -104,6 +104,14 @@ def test_what_cannot_be_started_is_refused_in_a_sentence_and_nothing_is_written(
     assert says in refused.stderr
     assert code == 2 or len(refused.stderr.splitlines()) == 1
     assert Workflow.count() == 0
+
+
+@pytest.mark.parametrize("key", ["xyz", "9" * 20])
+def test_a_key_that_no_hero_can_have_is_told_in_our_own_words(runtime, key):
+    refused = run("start", "Baking", "--hero", f"conftest.Subscription:{key}")
+
+    assert refused.exit_code == 3
+    assert refused.stderr == f"the key '{key}' is not one that a tests.conftest.Subscription can have\n"
 
 
 # --- verbs
@@ -152,14 +160,20 @@ def test_retry_runs_an_ended_workflow_again_from_a_step(subscription):
     assert (workflow.refresh().state, workflow.next_step) == (WorkflowState.READY, "serve")
 
 
-@pytest.mark.parametrize(("verb", "becomes"), [("pause", "paused"), ("cancel", "canceled")])
-def test_a_running_step_ends_first_and_the_command_says_so(runtime, subscription, verb, becomes):
+@pytest.mark.parametrize(
+    ("verb", "becomes", "says"),
+    [
+        ("pause", "paused", "the pause is done when the step ends"),
+        ("cancel", "canceled", "the cancel interrupts it within about a second"),
+    ],
+)
+def test_a_running_step_ends_first_and_the_command_says_how(runtime, subscription, verb, becomes, says):
     workflow = Baking.create(subscription)
     held = claim(runtime, workflow)
 
     asked = run(verb, workflow.id)
 
-    assert asked.stdout == f"{workflow.id} is performing a step: the {verb} is done when the step ends\n"
+    assert asked.stdout == f"{workflow.id} is performing a step: {says}\n"
     settle(runtime, Baking, held)
     assert workflow.refresh().state == becomes
 

@@ -220,6 +220,40 @@ def test_an_execution_that_is_overdue_for_very_long_is_stuck(healthy, subscripti
     assert check["mend"] == f"`durable explain {workflow.id}`"
 
 
+def test_an_overdue_execution_that_lost_its_message_is_stuck_until_somebody_reaps(healthy, subscription):
+    Patrol.create(subscription)
+    delete_all(healthy, "outbox")
+    travel(hours=3)
+
+    check = checked()["stuck"]
+
+    assert (check["status"], check["says"]) == ("problem", "1 execution overdue by more than 15m without a message")
+    assert check["mend"] == "`durable reap --once`"
+    assert run("reap", "--once").exit_code == 0
+    assert "without a message" not in checked()["stuck"]["says"]
+
+
+def test_a_ready_workflow_with_nothing_scheduled_is_stuck_until_somebody_reaps(healthy, subscription):
+    Patrol.create(subscription)
+    delete_all(healthy, "outbox", "executions")
+    overdue = Patrol.create(subscription)
+    travel(minutes=16)
+
+    check = checked()["stuck"]
+
+    assert check["says"] == "1 workflow ready with nothing scheduled, 1 execution overdue by more than 15m"
+    assert check["mend"] == f"`durable reap --once`, then `durable explain {overdue.id}`"
+    assert run("reap", "--once").exit_code == 0
+    assert "nothing scheduled" not in checked()["stuck"]["says"]
+
+
+def delete_all(runtime, *tables):
+    """Do the damage that no code of ours does."""
+    with runtime.engine.begin() as conn:
+        for table in tables:
+            conn.execute(text(f"DELETE FROM durable.{table}"))
+
+
 def test_workflows_whose_class_is_loaded_nowhere_are_a_problem(healthy, worker, subscription):
     Patrol.create(subscription)
     name, versions = Patrol.options.name, registry.loaded()[Patrol.options.name]
@@ -268,15 +302,33 @@ def test_a_database_that_does_not_answer_leaves_the_rest_unchecked():
     assert {checks[name]["status"] for name in ("schema", "workers", "lag", "classes")} == {"unchecked"}
 
 
-def test_a_database_that_is_behind_says_how_to_bring_it_up(runtime, worker):
-    with runtime.engine.begin() as conn:
-        conn.execute(text("UPDATE durable.alembic_version SET version_num = '0001'"))
-    try:
-        checks = checked()
-    finally:
+@pytest.fixture
+def at_revision(runtime):
+    """Have the database say that it is at another revision."""
+
+    def say(revision):
         with runtime.engine.begin() as conn:
-            conn.execute(text("DELETE FROM durable.alembic_version"))
-            conn.execute(text("INSERT INTO durable.alembic_version VALUES (:head)"), {"head": migrate.newest()})
+            conn.execute(text("UPDATE durable.alembic_version SET version_num = :revision"), {"revision": revision})
+
+    yield say
+    say(migrate.newest())
+
+
+def test_a_database_that_newer_code_has_migrated_is_not_to_be_migrated(at_revision):
+    at_revision("9999")
+
+    check = checked()["schema"]
+
+    assert check["status"] == "problem"
+    assert "migrated by a newer version of durable" in check["says"]
+    assert "deploy the newer code" in check["says"]
+    assert "durable migrate" not in str(check)
+
+
+def test_a_database_that_is_behind_says_how_to_bring_it_up(at_revision):
+    at_revision("0001")
+
+    checks = checked()
 
     assert checks["schema"]["status"] == "problem"
     assert "run `durable migrate`" in checks["schema"]["says"]

@@ -159,6 +159,18 @@ def test_what_a_module_prints_does_not_get_into_the_document(runtime, folder):
     assert "hello" in done.stderr
 
 
+def test_a_mistake_of_syntax_is_located_in_the_module_that_has_it(runtime, folder):
+    settings = {"DURABLE_DATABASE_URL": runtime.settings.database_url, "DURABLE_MODULES": "errands"}
+    broken = folder("class Walk:\n    pass\ndef go(:\n    pass\n")
+
+    refused = durable("start", "Walk", cwd=broken, **settings)
+
+    assert (refused.returncode, "Traceback" in refused.stderr) == (1, False)
+    assert refused.stderr == (
+        f"the workflows cannot be imported: SyntaxError: invalid syntax ({broken}/errands.py, line 3)\n"
+    )
+
+
 def test_a_module_that_cannot_be_imported_stands_in_nobodys_way_but_starts(runtime, folder):
     settings = {"DURABLE_DATABASE_URL": runtime.settings.database_url, "DURABLE_MODULES": "errands"}
     broken = folder("1 / 0\n")

@@ -192,6 +192,39 @@ def test_a_workflow_whose_message_somebody_deleted_is_told_of(runtime, subscript
     assert "`durable reap --once`" in do
 
 
+def strand(runtime):
+    """Leave every workflow without an execution and without a message."""
+    with runtime.engine.begin() as conn:
+        conn.execute(text("DELETE FROM durable.outbox"))
+        conn.execute(text("DELETE FROM durable.executions"))
+
+
+def test_a_ready_workflow_with_nothing_scheduled_is_paused_by_the_reaper_and_then_resumed(runtime, subscription):
+    workflow = Voyage.create(subscription)
+    strand(runtime)
+    travel(minutes=16)
+
+    why, do = explained(workflow)
+
+    assert "It is ready, but no execution is scheduled" in why
+    assert do.index("`durable reap --once`") < do.index(f"`durable resume {workflow.id}`")
+    assert run("reap", "--once").exit_code == 0
+    assert run("resume", workflow.id).exit_code == 0
+    assert workflow.refresh().current_execution.step == "embark"
+
+
+def test_a_new_workflow_with_nothing_scheduled_is_not_paused_before_it_has_an_age(runtime, subscription):
+    workflow = Voyage.create(subscription)
+    strand(runtime)
+    travel(minutes=5)
+
+    why, do = explained(workflow)
+    workflow.cancel()
+
+    assert "15m after its creation, which is in " in why
+    assert do.startswith("wait until then, and ")
+
+
 # --- performing
 
 
@@ -215,6 +248,15 @@ def test_a_stop_that_was_asked_for_is_told(runtime, subscription, worker):
     workflow.pause()
 
     assert "A pause was asked for; it is done when the step ends." in explained(workflow)[0]
+
+
+def test_a_cancel_that_was_asked_for_interrupts_the_step(runtime, subscription, worker):
+    workflow = Voyage.create(subscription)
+    claim(runtime, workflow)
+    worker()
+    workflow.cancel()
+
+    assert "A cancel was asked for; it interrupts the step within about a second" in explained(workflow)[0]
 
 
 def test_a_lost_worker_keeps_its_claim_until_the_lease_runs_out(runtime, subscription, worker):

@@ -131,6 +131,20 @@ def test_an_empty_list_says_so(runtime):
     assert run("list").stdout == "There are no such workflows.\n"
 
 
+@pytest.mark.parametrize("columns", range(65, 125, 5))
+@pytest.mark.parametrize("reason", [None, "rain", "a reason so long that it cannot stand in any line " * 3])
+def test_a_list_of_any_width_shows_every_id_in_one_piece_and_every_reason_in_one_line(subscription, columns, reason):
+    workflow = Harvest.create(subscription)
+    if reason:
+        workflow.pause(reason)
+
+    lines = run("list", columns=columns).stdout.splitlines()
+
+    assert [str(workflow.id) in line for line in lines].count(True) == 1
+    assert max(map(len, lines)) <= columns
+    assert len(lines) <= 2 + (3 if reason else 2)
+
+
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_list_fits_the_terminal_and_shows_every_id_in_one_piece(subscription, columns):
     workflow = Harvest.create(subscription).pause("a reason so long that it cannot stand in any line " * 3)
@@ -212,7 +226,11 @@ def test_a_large_value_is_cut_for_people_and_whole_for_programs(runtime):
     assert printed_json(run("show", workflow.id, "--json"))["input"] == given
 
 
-def test_a_step_that_runs_shows_what_was_asked_of_it(runtime):
+@pytest.mark.parametrize(
+    ("verb", "says"),
+    [("pause", "pause, done when the running step ends"), ("cancel", "cancel, interrupts the running step")],
+)
+def test_a_step_that_runs_shows_what_was_asked_of_it(runtime, verb, says):
     workflow = Sowing.create(None)
     with runtime.engine.begin() as conn:
         conn.execute(
@@ -223,9 +241,9 @@ def test_a_step_that_runs_shows_what_was_asked_of_it(runtime):
         )
         conn.execute(text("UPDATE durable.workflows SET state = 'performing'"))
         conn.execute(text("DELETE FROM durable.outbox"))
-    workflow.pause()
+    getattr(workflow, verb)()
 
-    assert "pause, done when the running step ends" in run("show", workflow.id).stdout
+    assert says in run("show", workflow.id).stdout
 
 
 @pytest.mark.parametrize("id", [uuid4(), "nonsense"])

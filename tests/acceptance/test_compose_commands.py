@@ -16,8 +16,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import create_engine, text
 
-from durable import dev, scratch
-from tests.unit.test_compose import PAGE, ROOT, SERVICES, variables
+from durable import dev, migrate, scratch
+from tests.unit.test_compose import HEALTHCHECK, PAGE, ROOT, SERVICES, variables
 from tests.waiting import PATIENCE, until
 
 BIN = Path(sys.executable).parent
@@ -55,18 +55,39 @@ def run(world: dict[str, str], *command: str, **options: Any) -> int:
     return subprocess.run(command, env=world, cwd=ROOT, timeout=PATIENCE, check=False, **options).returncode
 
 
-def health(world: dict[str, str]) -> int:
-    return run(world, "python", "compose/healthcheck.py", stderr=subprocess.DEVNULL)
+def health(world: dict[str, str], name: str = "worker") -> int:
+    """Run a service's health check, with the script where it is here."""
+    check = SERVICES[name].get("healthcheck", {"test": ["CMD", "python", HEALTHCHECK]})["test"][1:]
+    here = ["compose/healthcheck.py" if word == HEALTHCHECK else word for word in check]
+    return run(world, *here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("name", ["relay", "reaper"])
+def test_relay_and_reaper_are_well_on_a_schema_that_is_ahead_but_not_on_one_that_is_behind(world, name):
+    migrate.migrate(engine := create_engine(world["DURABLE_DATABASE_URL"].replace("://", "+psycopg://")))
+    codes = []
+    for revision in ("0001", migrate.newest(), "9999"):
+        with engine.begin() as conn:
+            conn.execute(text("UPDATE durable.alembic_version SET version_num = :revision"), {"revision": revision})
+        codes.append(health(world, name))
+    engine.dispose()
+
+    assert codes == [1, 0, 0]
+
+
+def test_relay_and_reaper_are_not_well_without_their_database(world):
+    nowhere = world | {"DURABLE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
+
+    assert health(nowhere, "relay") == 1
 
 
 @pytest.mark.slow
 def test_the_services_work_together_and_end_when_they_are_told_to(world, tmp_path):
-    check = SERVICES["relay"]["healthcheck"]["test"][1:]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     engine = create_engine(world["DURABLE_DATABASE_URL"].replace("postgresql://", "postgresql+psycopg://"))
-    assert run(world, *check, **quiet) == 1
+    assert health(world, "relay") == 1
     assert run(world, *SERVICES["migrate"]["command"], **quiet) == 0
-    assert run(world, *check, **quiet) == 0
+    assert health(world, "relay") == 0
 
     with ExitStack() as stack:
         assert health(world) == 1

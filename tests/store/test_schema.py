@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.schema import CreateSchema
 
 from durable import Workflow, migrate, scratch, step
-from durable.migrate import SchemaOutdated
+from durable.migrate import SchemaAhead, SchemaOutdated
 from durable.schema import metadata
 from tests.conftest import Subscription
 
@@ -98,6 +98,18 @@ def test_the_printed_sql_makes_the_same_schema(runtime, blank):
 
 def test_an_outdated_database_is_named_with_the_command_that_mends_it(blank):
     with pytest.raises(SchemaOutdated, match="run `durable migrate`"):
+        migrate.check(blank)
+
+
+def test_a_database_that_newer_code_has_migrated_stays_as_it_is_and_is_not_called_outdated(blank):
+    migrate.migrate(blank)
+    with blank.begin() as conn:
+        conn.execute(text("UPDATE durable.alembic_version SET version_num = '9999'"))
+
+    migrate.migrate(blank)
+
+    assert migrate.check(blank, may_be_ahead=True) == "9999"
+    with pytest.raises(SchemaAhead, match="deploy the newer code"):
         migrate.check(blank)
 
 

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from durable import Workflow, step
+from durable.reaper import rescue_stuck
 from durable.store import statistics
 from durable.store.statistics import Count
 from durable.testing import perform_next_step, speedrun, travel
@@ -155,6 +156,37 @@ def test_a_backlog_is_counted_up_to_the_cap_and_the_outbox_up_to_ten_times_of_it
     backlog = measure(conn, runtime, cap=1, late=timedelta())
 
     assert (backlog.size, backlog.due, backlog.overdue) == (Count(10, more=True), *(Count(1, more=True),) * 2)
+
+
+def count_damage(conn, runtime, *, cap=100):
+    found = statistics.damage(conn, runtime.clock, overdue=timedelta(minutes=15), cap=cap)
+    return found.without_message, found.without_execution
+
+
+def test_what_a_message_will_wake_or_somebody_stopped_is_no_damage(conn, runtime):
+    Stamp.create(None)
+    Stamp.create(None).pause()
+    Stamp.create(None).cancel()
+    claim(runtime, Stamp.create(None))
+    travel(hours=3)
+
+    assert count_damage(conn, runtime) == (Count(0), Count(0))
+
+
+@pytest.mark.parametrize(("tables", "found"), [(["outbox"], (2, 0)), (["outbox", "executions"], (0, 2))])
+def test_ready_workflows_that_nothing_would_wake_are_damage_that_a_reaper_mends(conn, runtime, tables, found):
+    for _ in range(2):
+        Stamp.create(None)
+    for table in tables:
+        conn.execute(text(f"DELETE FROM durable.{table}"))
+    travel(minutes=14)
+    assert count_damage(conn, runtime) == (Count(0), Count(0))
+    travel(minutes=2)
+
+    assert count_damage(conn, runtime) == tuple(map(Count, found))
+    assert count_damage(conn, runtime, cap=1) == tuple(Count(min(number, 1), more=number > 1) for number in found)
+    assert rescue_stuck(runtime) == 2
+    assert count_damage(conn, runtime) == (Count(0), Count(0))
 
 
 def test_an_executions_message_tells_how_often_it_was_sent(conn, runtime):
