@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -33,16 +32,15 @@ def perform(
     None means that it was not ours to run, or not ours any more when it ended. `early` ignores its due time.
     """
     failpoint("claim.before")
-    terms = _terms(runtime, early=early)
     with runtime.isolation.beside_others():
-        claim = _claim(runtime, workflow_class, execution_id, terms)
+        claim = _claim(runtime, workflow_class, execution_id, early=early)
         if claim is not None:
             return _perform(runtime, workflow_class, claim)
-    if not _is_suspicious(runtime, execution_id, terms):
+    if not _is_suspicious(runtime, execution_id, early=early):
         log.debug("execution %s is not to be claimed", execution_id)
         return None
     with runtime.isolation.alone():
-        claim = _claim(runtime, workflow_class, execution_id, replace(terms, alone=True))
+        claim = _claim(runtime, workflow_class, execution_id, early=early, alone=True)
         return None if claim is None else _perform(runtime, workflow_class, claim)
 
 
@@ -69,19 +67,22 @@ def _settled(runtime: Runtime, workflow_class: type[Workflow[Any]], claim: Claim
             performance.context.close()
 
 
-def _terms(runtime: Runtime, *, early: bool) -> Terms:
-    """Return on which terms this process claims: what may be paused for its next crash, it runs alone."""
+def _terms(runtime: Runtime, *, early: bool, alone: bool = False) -> Terms:
+    """Return on which terms this process claims now: what may be paused for its next crash, it runs alone."""
     settings = runtime.settings
     suspicious = max(1, settings.max_crashes - 1)
-    return Terms(runtime.worker, settings.lost_worker_after, suspicious=suspicious, early=early)
+    return Terms(runtime.worker, settings.lost_worker_after, suspicious=suspicious, alone=alone, early=early)
 
 
-def _claim(runtime: Runtime, workflow_class: type[Workflow[Any]], execution_id: UUID, terms: Terms) -> Claim | None:
+def _claim(
+    runtime: Runtime, workflow_class: type[Workflow[Any]], execution_id: UUID, *, early: bool, alone: bool = False
+) -> Claim | None:
     name = workflow_class.options.name
 
     def take(presence: str) -> Claim | None:
         for attempt in patiently(runtime.settings.lost_worker_after):
             with attempt, runtime.hot() as conn:
+                terms = _terms(runtime, early=early, alone=alone)  # as who we are by now
                 taken = claims.claim(conn, runtime.clock, execution_id, terms, name=name, presence=presence)
         return taken
 
@@ -92,6 +93,6 @@ def _claim(runtime: Runtime, workflow_class: type[Workflow[Any]], execution_id: 
         return take(heroes.presence(()))
 
 
-def _is_suspicious(runtime: Runtime, execution_id: UUID, terms: Terms) -> bool:
+def _is_suspicious(runtime: Runtime, execution_id: UUID, *, early: bool) -> bool:
     with runtime.hot() as conn:
-        return claims.is_suspicious(conn, execution_id, suspicious=terms.suspicious)
+        return claims.is_suspicious(conn, runtime.clock, execution_id, _terms(runtime, early=early))

@@ -20,6 +20,9 @@ AGAIN = timedelta(seconds=30)
 LOOK = 1.0
 """Seconds after which the relay looks whether the broker still has its messages."""
 
+HELD = 0.05
+"""Seconds after which the relay looks again where what is due is held by somebody's open transaction."""
+
 
 def send_due(runtime: Runtime, broker: Patient, *, limit: int = BATCH) -> int:
     """Send one batch of due messages and return its size.
@@ -53,11 +56,13 @@ def relay_loop(runtime: Runtime) -> Loop:
 
     def tick() -> float:
         _look_after(runtime, broker)
-        if send_due(runtime, broker) == BATCH:
+        sent = send_due(runtime, broker)
+        if sent == BATCH:
             return 0.0
-        with runtime.statement() as conn:
+        with runtime.hot() as conn:
             due_in = outbox.next_due_in(conn, runtime.clock)
-        return min(LOOK, (RING_WITHIN if due_in is None else due_in).total_seconds())
+        seconds = (RING_WITHIN if due_in is None else due_in).total_seconds()
+        return HELD if seconds <= 0 and not sent else min(LOOK, seconds)
 
     return Loop("relay", tick, rest=broker.await_ring)
 

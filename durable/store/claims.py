@@ -1,4 +1,8 @@
-"""The two statements of every step, claim and settle, on psycopg's own connection."""
+"""The two statements of every step, claim and settle, on psycopg's own connection.
+
+They find rows by comparing ids with a value, or with the one value of a subquery, and never by a join: where statistics
+are from a time when nothing waited, Postgres takes the outbox for empty and would read it from end to end.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +39,18 @@ WITH held AS (
 ), claimed AS (
     UPDATE durable.executions e
     SET state = '{ExecutionState.IN_PROGRESS}', claim = %(token)s, worker = %(worker)s,
-        started_at = {{now}}, lease_until = {{now}} + %(lease)s
-    FROM held
-    WHERE e.id = %(execution)s AND e.workflow_id = held.id
+        started_at = {{now}}, lease_until = {{now}} + (clock_timestamp() - statement_timestamp()) + %(lease)s
+    WHERE e.id = %(execution)s AND e.workflow_id = (SELECT id FROM held)
       AND e.state IN ({quoted(EXECUTION_MOVES.origins(ExecutionState.IN_PROGRESS))})
       AND (e.scheduled_for <= {{now}} OR %(early)s)
       AND (e.crashes < %(suspicious)s OR %(alone)s)
     RETURNING e.*
 ), performing AS (
-    UPDATE durable.workflows w SET state = '{WorkflowState.PERFORMING}'
-    FROM claimed WHERE w.id = claimed.workflow_id
-    RETURNING w.*
+    UPDATE durable.workflows SET state = '{WorkflowState.PERFORMING}'
+    WHERE id = (SELECT workflow_id FROM claimed)
+    RETURNING *
 ), taken AS (
-    DELETE FROM durable.outbox o USING claimed WHERE o.execution_id = claimed.id
+    DELETE FROM durable.outbox WHERE execution_id = (SELECT id FROM claimed)
 )
 SELECT c.id AS execution_id, c.claim AS token, w.id AS workflow_id, w.name, w.version, c.step, c.attempt,
        c.reattempts, c.crashes, c.idempotency_key, c.resume_input, c.scheduled_for, c.started_at,
@@ -72,11 +75,10 @@ WITH held AS (
         claim = NULL, lease_until = NULL,
         result = %(result)s::jsonb, error_class = %(error_class)s, error_message = %(error_message)s,
         error_traceback = %(error_traceback)s
-    FROM held
-    WHERE e.id = %(execution)s AND e.workflow_id = held.id AND e.claim = %(token)s
+    WHERE e.id = %(execution)s AND e.workflow_id = (SELECT id FROM held) AND e.claim = %(token)s
       AND e.state = '{ExecutionState.IN_PROGRESS}'
       AND (NOT %(expired)s OR e.lease_until < {{now}})
-    RETURNING e.workflow_id, e.step, e.resume_input
+    RETURNING e.step, e.resume_input
 ), moved AS (
     UPDATE durable.workflows w
     SET state = held.next_state,
@@ -88,7 +90,7 @@ WITH held AS (
         ended_at = CASE WHEN held.next_state IN ({quoted(TERMINAL)}) THEN {{now}} END,
         stop_requested = NULL, stop_reason = NULL
     FROM held, ended
-    WHERE w.id = held.id AND w.id = ended.workflow_id
+    WHERE w.id = %(workflow)s
     RETURNING w.id, w.state, w.name, w.queue, w.priority
 ), scheduled AS (
     INSERT INTO durable.executions
@@ -107,13 +109,20 @@ SELECT moved.state, scheduled.id, moved.name, moved.queue
 FROM moved LEFT JOIN scheduled ON moved.state = '{WorkflowState.READY}'
 """
 
-_CRASHES = f"SELECT crashes FROM durable.executions WHERE id = %s AND state = '{ExecutionState.SCHEDULED}'"
+_CRASHES = f"""
+SELECT e.crashes FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
+WHERE e.id = %(execution)s AND e.state = '{ExecutionState.SCHEDULED}' AND w.state = '{WorkflowState.READY}'
+  AND (e.scheduled_for <= {{now}} OR %(early)s)
+"""
 
 _LOST = """
+WITH expired AS MATERIALIZED (
+    SELECT * FROM durable.executions WHERE lease_until < {now}
+)
 SELECT e.id AS execution_id, e.claim AS token, w.id AS workflow_id, w.name, e.step, e.attempt, e.reattempts,
        e.crashes, e.idempotency_key, e.worker
-FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
-WHERE e.lease_until < {now} AND e.id > %(after)s
+FROM expired e JOIN durable.workflows w ON w.id = e.workflow_id
+WHERE e.id > %(after)s
 ORDER BY e.id LIMIT %(limit)s
 """
 
@@ -148,10 +157,11 @@ def claim(
         return cursor.execute(_CLAIM.format(now=clock.sql, presence=presence), values).fetchone()
 
 
-def is_suspicious(conn: Connection[Any], execution_id: UUID, *, suspicious: int) -> bool:
-    """Tell whether a scheduled execution is only to be had by who runs it alone."""
-    found = conn.execute(_CRASHES, (execution_id,)).fetchone()
-    return found is not None and found[0] >= suspicious
+def is_suspicious(conn: Connection[Any], clock: Clock, execution_id: UUID, terms: Terms) -> bool:
+    """Tell whether an execution that could run now is only to be had by who runs it alone."""
+    values = {"execution": execution_id, "early": terms.early}
+    found = conn.execute(_CRASHES.format(now=clock.sql), values).fetchone()
+    return found is not None and found[0] >= terms.suspicious
 
 
 def settle(
@@ -186,7 +196,8 @@ def settle(
 def lost_claims(conn: Connection[Any], clock: Clock, *, after: UUID, limit: int) -> list[LostClaim]:
     """Return claims whose lease ran out, in key order from a key on."""
     with conn.cursor(row_factory=class_row(LostClaim)) as cursor:
-        return cursor.execute(_LOST.format(now=clock.sql), {"after": after, "limit": limit}).fetchall()
+        values = {"after": after, "limit": limit}
+        return cursor.execute(_LOST.format(now=clock.sql), values, prepare=False).fetchall()
 
 
 def left_by(conn: Connection[Any], held: Claim) -> Settled | None:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID
 
+import psycopg
 from sqlalchemy import Connection, Select, TextClause, any_, case, delete, func, literal, select, text
 from sqlalchemy.dialects.postgresql import insert
 
@@ -17,24 +18,28 @@ from durable.store.rows import Letter
 
 _TAKE = f"""
 WITH due AS (
-    SELECT execution_id, due_at FROM durable.outbox
+    SELECT execution_id, name, queue, priority, sends, due_at FROM durable.outbox
     WHERE due_at <= {{now}} ORDER BY due_at, priority, execution_id LIMIT :limit FOR UPDATE SKIP LOCKED
+), found AS MATERIALIZED (
+    SELECT due.*, (SELECT e.scheduled_for FROM durable.executions e
+                   WHERE e.id = due.execution_id AND e.state = '{ExecutionState.SCHEDULED}') AS scheduled_for
+    FROM due
 ), dropped AS (
-    DELETE FROM durable.outbox o USING due
-    WHERE o.execution_id = due.execution_id AND NOT EXISTS (
-        SELECT FROM durable.executions e WHERE e.id = due.execution_id AND e.state = '{ExecutionState.SCHEDULED}')
+    DELETE FROM durable.outbox
+    WHERE execution_id = ANY(ARRAY(SELECT execution_id FROM found WHERE scheduled_for IS NULL))
 ), sent AS (
-    UPDATE durable.outbox o
-    SET sends = least(o.sends + 1, 32000),
-        due_at = {{now}} + least(CAST(:again AS interval) * power(2, least(o.sends, 20)), CAST(:stuck AS interval))
-    FROM due JOIN durable.executions e ON e.id = due.execution_id AND e.state = '{ExecutionState.SCHEDULED}'
-    WHERE o.execution_id = due.execution_id
-    RETURNING o.execution_id, o.name, o.queue, o.priority,
-              CASE WHEN due.due_at <= e.scheduled_for THEN 0 ELSE o.sends END AS sends, due.due_at AS was_due,
-              e.scheduled_for < {{now}} - CAST(:stuck AS interval) AS stuck
+    UPDATE durable.outbox
+    SET sends = least(sends + 1, 32000),
+        due_at = {{now}} + least(CAST(:again AS interval) * power(2, least(sends, 20)), CAST(:stuck AS interval))
+    WHERE execution_id = ANY(ARRAY(SELECT execution_id FROM found WHERE scheduled_for IS NOT NULL))
 )
-SELECT execution_id, name, queue, sends, stuck FROM sent ORDER BY was_due, priority, execution_id
+SELECT execution_id, name, queue, CASE WHEN due_at <= scheduled_for THEN 0 ELSE least(sends + 1, 32000) END AS sends,
+       scheduled_for < {{now}} - CAST(:stuck AS interval) AS stuck
+FROM found WHERE scheduled_for IS NOT NULL ORDER BY due_at, priority, execution_id
 """
+
+
+NEXT_DUE_IN = "SELECT min(due_at) - {now} FROM durable.outbox"
 
 
 @cache
@@ -55,18 +60,24 @@ def take_due(conn: Connection, clock: Clock, *, limit: int, again: timedelta, st
     ]
 
 
-def next_due_in(conn: Connection, clock: Clock) -> timedelta | None:
-    """Return how long it is until the relay must look, None if no message waits."""
-    found: timedelta | None = conn.execute(select(func.min(outbox.c.due_at) - clock.now)).scalar()
-    return found
+def next_due_in(conn: psycopg.Connection[Any], clock: Clock) -> timedelta | None:
+    """Return how long it is until the relay must look, None if no message waits.
+
+    Not prepared: a plan that was made while the outbox was empty reads it from end to end.
+    """
+    row = conn.execute(NEXT_DUE_IN.format(now=clock.sql), prepare=False).fetchone()
+    return row and row[0]
 
 
 def rearm_sent(conn: Connection, clock: Clock) -> int:
-    """Have every message that was sent before sent again at once: the broker has lost them."""
+    """Have every message that was sent before sent again at once: the broker has lost them.
+
+    Those that somebody's open transaction holds are passed over, and sent at their next look.
+    """
     now = clock.now
-    return conn.execute(
-        outbox.update().where(outbox.c.sends > 0, outbox.c.due_at > now).values(due_at=now, sends=0)
-    ).rowcount
+    sent = select(outbox.c.execution_id).where(outbox.c.sends > 0, outbox.c.due_at > now)
+    free = sent.order_by(outbox.c.execution_id).with_for_update(skip_locked=True)
+    return conn.execute(outbox.update().where(outbox.c.execution_id.in_(free)).values(due_at=now, sends=0)).rowcount
 
 
 def put_back(conn: Connection, clock: Clock, execution_id: UUID, *, wait: timedelta) -> None:
@@ -90,7 +101,7 @@ def rearm_lost(conn: Connection, clock: Clock, *, overdue: timedelta) -> int:
     """Write messages anew for executions that are overdue and have none, which only damage from outside leads to."""
     lost = (
         _messages(clock, timedelta())
-        .where(executions.c.state == ExecutionState.SCHEDULED.value)
+        .where(executions.c.state == ExecutionState.SCHEDULED.value, executions.c.finished_at.is_(None))
         .where(executions.c.scheduled_for < clock.now - literal(overdue))
         .where(workflows.c.state == WorkflowState.READY.value)
         .where(~select(outbox.c.execution_id).where(outbox.c.execution_id == executions.c.id).exists())

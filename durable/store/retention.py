@@ -8,8 +8,7 @@ from typing import Any
 from psycopg import Connection
 
 from durable.clock import Clock
-from durable.schema import quoted
-from durable.states import LIVE, WorkflowState
+from durable.states import WorkflowState
 
 _DELETE = """
 WITH old AS (
@@ -23,7 +22,7 @@ _PAUSE = f"""
 UPDATE durable.workflows w SET state = '{WorkflowState.PAUSED}',
     reason = 'it was ready, but nothing was scheduled: resume() schedules its step again'
 WHERE w.state = '{WorkflowState.READY}' AND w.created_at < {{now}} - %(age)s AND NOT EXISTS (
-    SELECT FROM durable.executions e WHERE e.workflow_id = w.id AND e.state IN ({quoted(LIVE)}))
+    SELECT FROM durable.executions e WHERE e.workflow_id = w.id AND e.finished_at IS NULL)
 """
 
 

@@ -12,8 +12,8 @@ from uuid import UUID
 from sqlalchemy import Connection, TextClause, select, text
 
 from durable.clock import Clock
-from durable.schema import executions, outbox, quoted
-from durable.states import LIVE, ExecutionState, WorkflowState
+from durable.schema import executions, outbox
+from durable.states import ExecutionState, WorkflowState
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,8 @@ FROM waiting
 _DAMAGE = f"""
 SELECT (SELECT count(*) FROM (
             SELECT FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
-            WHERE e.state = '{ExecutionState.SCHEDULED}' AND e.scheduled_for < {{now}} - CAST(:overdue AS interval)
+            WHERE e.finished_at IS NULL AND e.state = '{ExecutionState.SCHEDULED}'
+              AND e.scheduled_for < {{now}} - CAST(:overdue AS interval)
               AND w.state = '{WorkflowState.READY}'
               AND NOT EXISTS (SELECT FROM durable.outbox o WHERE o.execution_id = e.id)
             LIMIT :cap + 1) lost) AS without_message,
@@ -159,7 +160,7 @@ SELECT (SELECT count(*) FROM (
             SELECT FROM durable.workflows w
             WHERE w.state = '{WorkflowState.READY}' AND w.created_at < {{now}} - CAST(:overdue AS interval)
               AND NOT EXISTS (
-                SELECT FROM durable.executions e WHERE e.workflow_id = w.id AND e.state IN ({quoted(LIVE)}))
+                SELECT FROM durable.executions e WHERE e.workflow_id = w.id AND e.finished_at IS NULL)
             LIMIT :cap + 1) stranded) AS without_execution
 """
 
@@ -186,7 +187,7 @@ GROUP BY w.name, e.step, e.error_class ORDER BY count DESC, last DESC
 _WORKERS = """
 SELECT w.id, w.host, w.pid, w.queues, w.classes, w.started_at, w.seen_at,
        w.seen_at > {now} - CAST(:lost_after AS interval) AS alive,
-       (SELECT count(*) FROM durable.executions e WHERE e.worker = w.id AND e.claim IS NOT NULL) AS performing
+       (SELECT count(*) FROM durable.executions e WHERE e.worker = w.id AND e.lease_until IS NOT NULL) AS performing
 FROM durable.workers w ORDER BY w.started_at, w.id
 """
 

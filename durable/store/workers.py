@@ -1,4 +1,7 @@
-"""Worker processes: their rows, their signs of life, and those who give none any more."""
+"""Worker processes: their rows, their signs of life, and those who give none any more.
+
+What is asked every second is not prepared: a plan that was made while the tables were small is kept when they are not.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,9 @@ class Held:
     stop_reason: str | None
 
 
+_NOBODYS = UUID(int=0)
+"""Stands in for no token: Postgres believes that `= ANY` of nothing implies all else, and takes any index for it."""
+
 _REGISTER = """
 INSERT INTO durable.workers (id, host, pid, lock_key, broker_id, queues, classes, started_at, seen_at)
 VALUES (%(id)s, %(host)s, %(pid)s, %(lock_key)s, %(broker_id)s, %(queues)s, %(classes)s, {now}, {now})
@@ -48,14 +54,15 @@ WITH seen AS (
     UPDATE durable.workers SET seen_at = {now} WHERE id = %(worker)s RETURNING id
 ), held AS (
     SELECT e.id, e.claim, e.lease_until, w.stop_requested, w.stop_reason
-    FROM seen JOIN durable.executions e ON e.worker = seen.id AND e.claim = ANY(%(tokens)s)
-    JOIN durable.workflows w ON w.id = e.workflow_id
+    FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
+    WHERE e.worker = (SELECT id FROM seen) AND e.lease_until IS NOT NULL AND e.claim = ANY(%(tokens)s)
 ), expiring AS (
-    SELECT e.id FROM durable.executions e JOIN held ON held.id = e.id
-    WHERE e.lease_until < {now} + %(lease)s * 0.7 AND e.claim = held.claim
-    FOR NO KEY UPDATE OF e SKIP LOCKED
+    SELECT id FROM durable.executions
+    WHERE id = ANY(ARRAY(SELECT id FROM held)) AND claim = ANY(%(tokens)s)
+      AND lease_until < {now} + %(lease)s * 0.7
+    FOR NO KEY UPDATE SKIP LOCKED
 ), extended AS (
-    UPDATE durable.executions e SET lease_until = {now} + %(lease)s FROM expiring WHERE e.id = expiring.id
+    UPDATE durable.executions SET lease_until = {now} + %(lease)s WHERE id = ANY(ARRAY(SELECT id FROM expiring))
 )
 SELECT held.claim, held.stop_requested, held.stop_reason FROM seen LEFT JOIN held ON true
 """
@@ -74,7 +81,7 @@ WITH gone AS (
     DELETE FROM durable.workers WHERE id = %(worker)s AND seen_at < {now} - %(silence)s RETURNING id
 ), held AS (
     SELECT e.id FROM durable.executions e JOIN gone ON e.worker = gone.id
-    WHERE e.claim IS NOT NULL FOR NO KEY UPDATE OF e SKIP LOCKED
+    WHERE e.lease_until IS NOT NULL FOR NO KEY UPDATE OF e SKIP LOCKED
 ), lost AS (
     UPDATE durable.executions e SET lease_until = {now} - interval '1 microsecond' FROM held WHERE e.id = held.id
 )
@@ -94,9 +101,9 @@ def beat(
 
     None means that the worker was taken for dead.
     """
-    values = {"worker": worker, "tokens": list(tokens), "lease": lease}
+    values = {"worker": worker, "tokens": list(tokens) or [_NOBODYS], "lease": lease}
     with conn.cursor(row_factory=tuple_row) as cursor:
-        rows = cursor.execute(_BEAT.format(now=clock.sql), values).fetchall()
+        rows = cursor.execute(_BEAT.format(now=clock.sql), values, prepare=False).fetchall()
     return [Held(*row) for row in rows if row[0] is not None] if rows else None
 
 

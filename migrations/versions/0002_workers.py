@@ -74,19 +74,33 @@ def upgrade() -> None:
         "executions",
         ["worker"],
         schema="durable",
-        postgresql_where=sa.text("claim IS NOT NULL"),
+        postgresql_where=sa.text("lease_until IS NOT NULL"),
     )
+    _tell_live_by("finished_at IS NULL")
     _allow_outcomes(f"{_BEFORE}'handed_back', 'timed_out', {_AFTER}")
 
 
 def downgrade() -> None:
     op.execute("UPDATE durable.executions SET outcome = 'interrupted' WHERE outcome IN ('handed_back', 'timed_out')")
     _allow_outcomes(_BEFORE + _AFTER)
+    _tell_live_by("state IN ('scheduled', 'waiting', 'in_progress')")
     op.drop_index("executions_worker_idx", table_name="executions", schema="durable")
     op.drop_index("workflows_ended_at_idx", table_name="workflows", schema="durable")
     op.alter_column("outbox", "due_at", comment=None, schema="durable")
     op.drop_column("outbox", "sends", schema="durable")
     op.drop_table("workers", schema="durable")
+
+
+def _tell_live_by(condition: str) -> None:
+    op.drop_index("executions_one_live_key", table_name="executions", schema="durable")
+    op.create_index(
+        "executions_one_live_key",
+        "executions",
+        ["workflow_id"],
+        unique=True,
+        schema="durable",
+        postgresql_where=sa.text(condition),
+    )
 
 
 def _allow_outcomes(outcomes: str) -> None:

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from durable import Workflow, relay, step
 from durable.store import outbox
@@ -128,11 +129,45 @@ def test_the_next_look_comes_after_thirty_seconds_then_twice_that_and_so_on(with
     travel(seconds=3)
     for _ in range(7):
         relay.drain(with_broker)
-        with with_broker.engine.connect() as conn:
+        with with_broker.hot() as conn:
             looks.append(outbox.next_due_in(conn, with_broker.clock))
         travel(seconds=looks[-1].total_seconds())
 
     assert [round(look.total_seconds()) for look in looks] == [30, 60, 120, 240, 480, 900, 900]
+
+
+def test_what_somebody_s_open_transaction_holds_is_waited_for_in_peace(with_broker, subscription):
+    workflow = Renewal.create(subscription)
+    flushed(with_broker)
+    loop = relay.relay_loop(with_broker)
+    travel(seconds=3)
+    with Session(with_broker.engine) as session, session.begin():
+        Renewal.get(workflow.id, session=session).pause()
+        assert [loop._tick() for _ in range(3)] == [relay.HELD] * 3
+
+
+def test_after_a_flush_what_somebody_s_open_transaction_holds_is_passed_over(with_broker, new_subscription):
+    held, free = (Renewal.create(new_subscription()) for _ in range(2))
+    flushed(with_broker)
+    travel(seconds=3)
+    relay.drain(with_broker)
+    with Session(with_broker.engine) as session, session.begin():
+        Renewal.get(held.id, session=session).pause()
+        with_broker.broker.client.flushall()
+        relay.drain(with_broker)
+        assert waiting(with_broker) == [str(free.current_execution.id)]
+
+
+def test_a_backlog_that_nobody_takes_for_hours_stays_as_long_as_it_is(with_broker, new_subscription):
+    for _ in range(20):
+        Renewal.create(new_subscription())
+    flushed(with_broker)
+
+    for _ in range(10):
+        travel(minutes=20)
+        relay.drain(with_broker)
+
+    assert len(waiting(with_broker)) == 20
 
 
 def test_after_a_flush_everything_that_was_sent_is_sent_again_at_once(with_broker, new_subscription):
@@ -173,6 +208,7 @@ def test_a_message_that_hangs_waits_behind_a_backlog_until_it_counts_as_stuck(wi
     flushed(with_broker)
     client = with_broker.broker.client
     client.lrem(QUEUE, 1, key)
+    client.hset(f"{QUEUE}.msgs", "something before it", b"{}")
     client.rpush(QUEUE, "something before it")
     for seconds in (3, 31, 61, 121, 241):
         travel(seconds=seconds)
