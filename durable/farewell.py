@@ -43,12 +43,15 @@ class Farewell:
         if late >= 0:
             for watch in held:
                 watch.interrupt(Cause.SHUTDOWN)
-        if late >= _LAST_WORDS and held:
+        if late >= _LAST_WORDS and (held or self._runtime.isolation.busy):
             self._leave_behind()
         return _LOOK_EVERY
 
     def _leave_behind(self) -> None:
-        """End the process in spite of threads that hang in calls which nothing can interrupt."""
+        """End the process in spite of threads that hang in calls which nothing can interrupt.
+
+        Such a call may be the claim itself, which waits for a row that others have locked: then nothing is held yet.
+        """
         for watch in self._runtime.guard.held:
             if watch.abandon is not None:
                 _quietly(partial(watch.abandon, Cause.SHUTDOWN))

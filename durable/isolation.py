@@ -24,6 +24,12 @@ class Isolation:
         self._wanted = 0
         self._alone = 0
 
+    @property
+    def busy(self) -> bool:
+        """Whether anybody runs now, or is about to: from before the claim to after the settle."""
+        with self._changed:
+            return self._running + self._alone > 0
+
     @contextmanager
     def beside_others(self) -> Iterator[None]:
         """Run beside others, though not beside one that is to be alone."""

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import psycopg
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from durable.guard import Cause, Watch
 from durable.loops import Loop
@@ -23,6 +24,8 @@ from durable.store.workers import Held, Worker
 log = logging.getLogger("durable.pulse")
 
 _OFTEN = 1.0
+_LONGEST_PAUSE = 1.0
+"""After an outage a reaper that is back first is sure of a silent worker within 2 s: a pulse must not be that late."""
 
 
 class Pulse:
@@ -43,7 +46,7 @@ class Pulse:
 
     def loop(self) -> Loop:
         """Return the loop that beats."""
-        return Loop("pulse", self.tick)
+        return Loop("pulse", self.tick, longest_pause=_LONGEST_PAUSE)
 
     def tick(self) -> float:
         """Beat once; after an error the next beat comes on a new connection."""
@@ -57,9 +60,11 @@ class Pulse:
 
     def leave(self) -> None:
         """Say that this process ends in good order."""
+        if self._conn is None:
+            return
         try:
-            workers.leave(self._connected(), self._runtime.worker)
-        except psycopg.Error as error:
+            workers.leave(driver_connection(self._conn), self._runtime.worker)
+        except (psycopg.Error, DBAPIError) as error:
             log.debug("the worker could not say that it ends: %s", error)
         self.disconnect()
 

@@ -47,14 +47,10 @@ def recover_lost_claims(runtime: Runtime, *, limit: int = 500) -> int:
 
 def delete_ended(runtime: Runtime) -> int:
     """Delete workflows that ended longer ago than `delete_after`, a batch at a time, and return how many."""
-    age = runtime.settings.delete_after
-    total = 0
-    while age is not None:
-        with runtime.hot() as conn:
-            deleted = retention.delete_ended(conn, runtime.clock, age=age, limit=BATCH)
+    deleted = total = _delete_batch(runtime)
+    while deleted == BATCH:
+        deleted = _delete_batch(runtime)
         total += deleted
-        if deleted < BATCH:
-            break
     return total
 
 
@@ -71,9 +67,12 @@ def rescue_stuck(runtime: Runtime) -> int:
 
 
 class _Chore:
-    """Something to do from time to time; not all processes at the same moment, and none right after its start."""
+    """Something to do from time to time; not all processes at the same moment, and none right after its start.
 
-    def __init__(self, do: Callable[[Runtime], object], every: float) -> None:
+    What returns True has more to do, and does it when the reaper looks next: recovery does not wait for its end.
+    """
+
+    def __init__(self, do: Callable[[Runtime], bool], every: float) -> None:
         self._do = do
         self._every = every
         self._next = time.monotonic() + every * random.uniform(0.5, 1)
@@ -81,7 +80,8 @@ class _Chore:
     def do_when_due(self, runtime: Runtime) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._every
-            self._do(runtime)
+            if self._do(runtime):
+                self._next = time.monotonic()
 
 
 class Reaper:
@@ -91,7 +91,7 @@ class Reaper:
         self._runtime = runtime
         self._silent_since: dict[str, float] = {}
         stuck_after = runtime.settings.stuck_scheduled_after.total_seconds()
-        self._chores = [_Chore(delete_ended, TIDY_EVERY), _Chore(rescue_stuck, stuck_after)]
+        self._chores = [_Chore(_delete_some, TIDY_EVERY), _Chore(_rescue, stuck_after)]
 
     def loop(self) -> Loop:
         """Return the loop that does it all."""
@@ -134,6 +134,23 @@ class Reaper:
         if buried:
             log.warning("worker %s (process %s on %s) is gone", worker.id, worker.pid, worker.host)
         return buried
+
+
+def _delete_batch(runtime: Runtime) -> int:
+    age = runtime.settings.delete_after
+    if age is None:
+        return 0
+    with runtime.hot() as conn:
+        return retention.delete_ended(conn, runtime.clock, age=age, limit=BATCH)
+
+
+def _delete_some(runtime: Runtime) -> bool:
+    return _delete_batch(runtime) == BATCH
+
+
+def _rescue(runtime: Runtime) -> bool:
+    rescue_stuck(runtime)
+    return False
 
 
 def _recovers(runtime: Runtime, lost: LostClaim) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -10,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+
+from durable.descent import end_with_parent
 
 log = logging.getLogger("durable.supervisor")
 
@@ -45,16 +46,20 @@ class Child:
             self.command,
             env=dict(self.environment),
             start_new_session=True,
-            preexec_fn=_end_with_supervisor if sys.platform == "linux" else None,
+            preexec_fn=end_with_parent if sys.platform == "linux" else None,
         )
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether it has been running for a while."""
+        return self.process is not None and time.monotonic() - self.started_at > _HEALTHY_AFTER
 
     def look(self) -> int | None:
         """Return the exit code if it has just ended, and plan its next start."""
         code = None if self.process is None else self.process.poll()
         if code is None:
             return None
-        healthy = time.monotonic() - self.started_at > _HEALTHY_AFTER
-        self.failures = 0 if healthy or code == 0 else self.failures + 1
+        self.failures = 0 if self.is_healthy or code == 0 else self.failures + 1
         pause = 0.0 if self.failures == 0 else min(0.5 * 2**self.failures, _LONGEST_PAUSE)
         self.next_start = time.monotonic() + pause
         self.process = None
@@ -64,6 +69,17 @@ class Child:
         """Pass a signal on."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(name)
+
+    def kill(self) -> None:
+        """End it at once, and the process that it has started."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def refresh(self) -> None:
+        """Have it start anew, at once if it has ended: what was wrong with it may have changed."""
+        self.failures, self.next_start = 0, 0.0
+        self.send(signal.SIGTERM)
 
 
 class Supervisor:
@@ -90,36 +106,40 @@ class Supervisor:
                     break
                 if changes.seen():
                     log.info("the code has changed: the workers start anew")
-                    self._send(signal.SIGTERM)
+                    for child in self._children:
+                        child.refresh()
             self._end()
         return code if code in MISCONFIGURED else 0
 
     def stop(self) -> None:
         """Have everything end: gracefully the first time, at once the second time."""
         if self._stopping.is_set():
-            self._send(signal.SIGKILL)
+            for child in self._children:
+                child.kill()
         self._stopping.set()
 
     def _look(self) -> int:
         for child in self._children:
             code = child.look()
-            if code in MISCONFIGURED and child.failures == 1:
+            if code in MISCONFIGURED and self._can_never_start(child):
                 return code
             if code is not None:
-                log.warning("a worker ended with %s and is started again", code)
+                level = logging.WARNING if code else logging.INFO
+                log.log(level, "a worker ended with %s and is started again", code)
             if child.process is None and time.monotonic() >= child.next_start:
                 child.start()
         return 0
 
     def _end(self) -> None:
-        self._send(signal.SIGTERM)
+        for child in self._children:
+            child.send(signal.SIGTERM)
         for child in self._children:
             if child.process is not None:
                 child.process.wait()
 
-    def _send(self, name: signal.Signals) -> None:
-        for child in self._children:
-            child.send(name)
+    def _can_never_start(self, child: Child) -> bool:
+        """Tell whether what a command says of itself is true of all, and will not be mended while we wait."""
+        return self._watched is None and child.failures == 1 and not any(one.is_healthy for one in self._children)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -129,16 +149,6 @@ class Supervisor:
         finally:
             for name, handler in before.items():
                 signal.signal(name, handler)
-
-
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _end_with_supervisor() -> None:
-    """Have the kernel tell this command to end when its supervisor is killed; others than Linux have no such thing."""
-    if _libc is not None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class _Changes:

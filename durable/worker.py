@@ -19,6 +19,7 @@ from sqlalchemy.exc import OperationalError
 
 from durable import executor, reaper, registry, relay, runtime
 from durable.broker import Patient, read_id, required_broker
+from durable.descent import end_with_parent
 from durable.errors import DurableError
 from durable.farewell import Farewell
 from durable.loops import Loop
@@ -112,15 +113,17 @@ class WorkerLife(Middleware):
     def __init__(self) -> None:
         self._pulse: Pulse | None = None
         self._loops: list[Loop] = []
+        self._farewell: Loop | None = None
 
     def after_process_boot(self, broker: Any) -> None:
         """Check that the database fits, before there are threads that would keep a process from ending."""
+        end_with_parent()
         _check_schema(runtime.current())
 
     def before_worker_boot(self, broker: Any, worker: DramatiqWorker) -> None:
         """Start the loops."""
         now = runtime.current()
-        broker.begin()
+        broker.begin(threads=worker.worker_threads)
         self._pulse = _pulse(now, broker, worker)
         self._loops = [self._pulse.loop(), *_inner_loops(now)]
         for loop in self._loops:
@@ -129,31 +132,43 @@ class WorkerLife(Middleware):
     def before_worker_shutdown(self, broker: Any, worker: DramatiqWorker) -> None:
         """Take nothing new, give running steps their time; afterwards they are given back."""
         broker.retire()
-        leave = partial(self.after_worker_shutdown, broker, worker)
-        Farewell(runtime.current(), worker, leave).loop().start()
+        self._farewell = Farewell(runtime.current(), worker, partial(self._leave, broker)).loop()
+        self._farewell.start()
 
     def after_worker_shutdown(self, broker: Any, worker: DramatiqWorker) -> None:
+        """Leave; the farewell ends first, or it would take what this process runs next for what is left to end."""
+        if self._farewell is not None:
+            self._farewell.stop()
+        self._leave(broker)
+
+    def _leave(self, broker: Patient) -> None:
         """Send what is left to send, return what was fetched and not begun, and leave."""
         for loop in self._loops:
             loop.stop()
         courier = runtime.current().courier
         if courier is not None:
             courier.flush()
-        if self._pulse is not None:
-            self._return_messages(broker)
+        if self._pulse is None:
+            return
+        if _returns_messages(broker):
             self._pulse.leave()
-
-    def _return_messages(self, broker: Patient) -> None:
-        """Return what Dramatiq leaves behind: once this worker has left, nobody would look for it."""
-        try:
-            broker.revive(getattr(broker, "broker_id", None), broker.get_declared_queues())
-        except Exception as error:
-            log.warning("messages that this worker had fetched could not be returned: %s", error)
+        else:
+            self._pulse.disconnect()  # silent, but known: a reaper will return what this worker could not
 
 
 def _declare(broker: Patient, name: str, function: Any, *, queue: str, priority: int) -> None:
     options: dict[str, Any] = {"max_retries": 0, "time_limit": float("inf")}
     dramatiq.actor(actor_name=name, queue_name=queue, priority=priority, broker=broker, **options)(function)
+
+
+def _returns_messages(broker: Patient) -> bool:
+    """Return what Dramatiq leaves behind, if the broker lets us: once a worker has left, nobody looks for it."""
+    try:
+        broker.revive(getattr(broker, "broker_id", None), broker.get_declared_queues())
+    except Exception as error:
+        log.warning("messages that this worker had fetched could not be returned: %s", error)
+        return False
+    return True
 
 
 def _pulse(now: Runtime, broker: Any, worker: DramatiqWorker) -> Pulse:

@@ -1,4 +1,4 @@
-"""The consumer of Redis: sleeps in Redis while there is nothing to fetch, on its own acks while it has enough."""
+"""The consumer of Redis: sleeps in Redis while there is nothing to fetch, and here while its hands are full."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from threading import Condition, Event
+from threading import Event
 from typing import Any
 
 import dramatiq
@@ -15,6 +15,7 @@ from dramatiq.broker import MessageProxy
 from dramatiq.brokers.redis import _RedisConsumer
 from dramatiq.errors import ConnectionClosed
 
+from durable.broker.hands import Hands, is_delayed
 from durable.broker.patient import OURS
 
 log = logging.getLogger("durable.broker")
@@ -30,33 +31,27 @@ _PAUSE = 0.1
 
 
 class BlockingConsumer(_RedisConsumer):
-    """Takes messages out of one queue; sleeps in Redis while there are none, on its own acks while it has enough."""
+    """Takes messages out of one queue; sleeps in Redis while there are none, and here while its hands are full."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._room = Condition()
+        self._hands: Hands = self.broker.hands
         self._quiet = 0
         self._list = f"{self.broker.namespace}:{self.queue_name}"
-        self._held = self.broker.held[self.queue_name]
         self._look_at = time.monotonic() + _LOOK_AFTER
+        self._holds_delayed = is_delayed(self.queue_name)
         if self._holds_delayed:
-            self._held.clear()  # Dramatiq forgets what it was delaying when it makes another consumer
-
-    @property
-    def _holds_delayed(self) -> bool:
-        return bool(self.queue_name.endswith(".DQ"))
+            self._hands.forget(self.queue_name)  # Dramatiq does, when it makes another consumer
 
     def __next__(self) -> MessageProxy | None:
         try:
-            while True:
-                while self.message_cache:
-                    message = self._read(self.message_cache.pop(0))
-                    if message is not None:
-                        return message
+            while not self.message_cache:
                 if not self._refill():
                     return None
         except redis.RedisError as error:
             raise ConnectionClosed(error) from None
+        message: MessageProxy = self.message_cache.pop(0)
+        return message
 
     def ack(self, message: MessageProxy) -> None:
         """Tell Redis that a message is done with; no step waits for a Redis that is down, or full."""
@@ -70,7 +65,12 @@ class BlockingConsumer(_RedisConsumer):
         """Put messages back that were fetched and not begun."""
         given = list(messages)
         super().requeue(given)
-        self._held.difference_update(_key(message) for message in given)
+        self._release(given)
+
+    def close(self) -> None:
+        """End; what was fetched and not passed on is in nobody's hands."""
+        self._release(self.message_cache)
+        super().close()
 
     def _conclude(self, tell: Callable[[MessageProxy], None], message: MessageProxy) -> None:
         try:
@@ -81,9 +81,11 @@ class BlockingConsumer(_RedisConsumer):
                 raise ConnectionClosed(error) from None
             log.debug("message %s stays unacknowledged: %s", message.message_id, error)
         finally:
-            self._held.discard(_key(message))
-            with self._room:
-                self._room.notify()
+            self._release([message])
+
+    def _release(self, messages: Iterable[MessageProxy]) -> None:
+        for message in messages:
+            self._hands.release(self.queue_name, _key(message))
 
     def _refill(self) -> bool:
         """Fetch messages; if there is no room or nothing to fetch, wait for either and tell so."""
@@ -91,18 +93,31 @@ class BlockingConsumer(_RedisConsumer):
             self._outlast()
             return False
         self._look_for_lost()
-        room = self.prefetch - self.outstanding_message_count
-        if room <= 0:
-            self._await_room()
+        if self._room <= 0:
+            self._hands.await_room(self.queue_name, prefetch=self.prefetch, seconds=BLOCK)
             return False
         if 0 < self._quiet < _FETCH_AFTER:  # nothing has come since the last look
             self._await_message()
             return False
-        self.message_cache = self.broker.do_fetch(self.queue_name, room)
+        fetched = self._fetch()
         self._quiet = 0
-        if not self.message_cache:
+        if not fetched:
             self._await_message()
-        return bool(self.message_cache)
+        return fetched
+
+    @property
+    def _room(self) -> int:
+        return self._hands.room(self.queue_name, prefetch=self.prefetch)
+
+    def _fetch(self) -> bool:
+        """Fetch as many messages as there is room for, and tell whether there were any."""
+        with self._hands.fetching:
+            found = self.broker.do_fetch(self.queue_name, max(0, self._room))
+            for data in found:
+                message = self._read(data)
+                if message is not None:
+                    self.message_cache.append(message)
+        return bool(found)
 
     def _look_for_lost(self) -> None:
         """See from time to time that nothing is missing; everything that was fetched has been read by now."""
@@ -115,10 +130,6 @@ class BlockingConsumer(_RedisConsumer):
         with suppress(redis.RedisError):
             self.broker.do_fetch(self.queue_name, 0)
         Event().wait(_PAUSE)
-
-    def _await_room(self) -> None:
-        with self._room:
-            self._room.wait_for(lambda: self.outstanding_message_count <= self.prefetch // 2, timeout=BLOCK)
 
     def _await_message(self) -> None:
         """Sleep until the queue has a message, which is moved from its head to its head: it stays where it is."""
@@ -137,7 +148,7 @@ class BlockingConsumer(_RedisConsumer):
             self.broker.discard(self.queue_name, data)
             return None
         self.queued_message_ids.add(message.message_id)
-        self._held.add(_key(message))
+        self._hands.take(self.queue_name, _key(message))
         return MessageProxy(message)
 
 

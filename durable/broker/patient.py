@@ -60,8 +60,8 @@ class Patient(Broker):
     def remember(self) -> None:
         """Leave a mark that is lost when the broker loses its messages."""
 
-    def begin(self) -> None:
-        """Take messages: a worker begins, perhaps not the first one of this process."""
+    def begin(self, *, threads: int) -> None:
+        """Take messages: a worker begins that runs so many at a time, perhaps not the first one of this process."""
 
     def retire(self) -> None:
         """Take no more messages: the worker ends."""
@@ -89,7 +89,10 @@ class _Stranger:
             self.actor_name,
             known,
         )
-        self._broker.put_back(known)
+        try:
+            self._broker.put_back(known)
+        except Exception as error:  # a dead letter, if Dramatiq saw it
+            log.warning("execution %s could not be put back; its message will be sent again: %s", known, error)
 
 
 def _is_ours(message: dramatiq.Message[Any] | None) -> bool:

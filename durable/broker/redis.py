@@ -7,7 +7,6 @@ however often it is sent.
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from threading import Event
@@ -19,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from durable.broker.consumer import BlockingConsumer
+from durable.broker.hands import Hands
 from durable.broker.patient import Patient, message_of
 from durable.store.rows import Letter
 
@@ -34,7 +34,8 @@ local pushed = 0
 for i = 1, #ARGV, 3 do
     local id, urgency, data = ARGV[i], ARGV[i + 1], ARGV[i + 2]
     local new = redis.call("hsetnx", messages, id, data) == 1
-    if new or urgency == "regardless" or (urgency == "again" and empty) then
+    local some_hang = urgency == "regardless" and redis.call("llen", list) < redis.call("hlen", messages)
+    if new or some_hang or (urgency == "again" and empty) then
         redis.call("rpush", list, id)
         pushed = pushed + 1
     end
@@ -83,7 +84,7 @@ class BlockingRedisBroker(Patient, RedisBroker):
     def __init__(self, url: str, *, namespace: str) -> None:
         super().__init__(client=_connect(url), namespace=namespace)
         self.retired = False
-        self.held: defaultdict[str, set[str]] = defaultdict(set)
+        self.hands = Hands()
         self._deliver = self.client.register_script(_DELIVER)
         self._discard = self.client.register_script(_DISCARD)
         self._return = self.client.register_script(_RETURN)
@@ -129,10 +130,10 @@ class BlockingRedisBroker(Patient, RedisBroker):
         """Leave a mark that goes with the messages."""
         self.client.set(self._mark, "1")
 
-    def begin(self) -> None:
+    def begin(self, *, threads: int) -> None:
         """Fetch messages from now on."""
         self.retired = False
-        self.held.clear()
+        self.hands.begin(threads)
 
     def retire(self) -> None:
         """Fetch nothing more."""
@@ -158,7 +159,7 @@ class BlockingRedisBroker(Patient, RedisBroker):
 
         The connection broke before Redis's answer came; Dramatiq leaves them where they are while the process lives.
         """
-        returned = self._return_fetched(self.broker_id, queue, but=list(self.held[queue]))
+        returned = self._return_fetched(self.broker_id, queue, but=self.hands.held(queue))
         if returned:
             log.warning("%s messages that were fetched from queue %s never arrived: they are put back", returned, queue)
 

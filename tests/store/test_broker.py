@@ -136,7 +136,7 @@ def test_what_another_consumer_of_the_process_had_fetched_is_in_hand_as_well(bro
     sent = send(worker, 3)
     fetch(worker, 1)
 
-    another = worker.consume("default", prefetch=1, timeout=1000)
+    another = worker.consume("default", prefetch=2, timeout=1000)
     assert next(another) is not None
     worker.return_lost("default")
 
@@ -146,7 +146,7 @@ def test_what_another_consumer_of_the_process_had_fetched_is_in_hand_as_well(bro
 def test_what_a_consumer_had_fetched_and_nobody_has_seen_is_put_back(broker):
     worker = broker()
     sent = send(worker, 3)
-    fetch(worker, 3)  # it breaks down after the first
+    fetch(worker, 3).close()  # it has broken down after the first
 
     worker.return_lost("default")
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from durable import Workflow, reaper, step
-from durable.reaper import delete_ended, rescue_stuck
+from durable.reaper import TIDY_EVERY, Reaper, delete_ended, rescue_stuck
 from durable.runtime import Runtime
 from durable.testing import speedrun, travel
 from tests.conftest import Subscription
@@ -62,6 +62,23 @@ def test_more_than_a_batch_is_deleted_batch_by_batch(runtime, new_subscription, 
     travel(days=31)
 
     assert (delete_ended(runtime), Renewal.count()) == (8, 0)
+
+
+def test_a_reaper_deletes_one_batch_each_time_it_looks_until_nothing_is_left(runtime, new_subscription, monkeypatch):
+    passed = [100.0]
+    monkeypatch.setattr("durable.reaper.time.monotonic", lambda: passed[0])
+    monkeypatch.setattr(reaper, "BATCH", 3)
+    for _ in range(7):
+        Renewal.create(new_subscription()).cancel()
+    travel(days=31)
+    looking = Reaper(runtime)
+    left = []
+    for seconds in (0, TIDY_EVERY, 1, 1):
+        passed[0] += seconds
+        looking.tick()
+        left.append(Renewal.count())
+
+    assert left == [7, 4, 1, 0]
 
 
 def test_never_means_never(runtime, subscription):

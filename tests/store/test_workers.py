@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import dramatiq
 import pytest
+from dramatiq.brokers.stub import StubBroker
+from dramatiq.middleware import CurrentMessage
 from sqlalchemy import text
 
 from durable import Workflow, step
 from durable import runtime as runtimes
+from durable.broker.patient import Patient, message_of
 from durable.guard import Cause
+from durable.ids import new_id
 from durable.pulse import Pulse
 from durable.reaper import SILENCE, SURE_AFTER, Reaper, recover_lost_claims
 from durable.runtime import Runtime
 from durable.settings import Settings
+from durable.store.rows import Letter
 from durable.testing import speedrun, travel
+from durable.worker import WorkerLife
 from tests.conftest import Subscription
 from tests.scenes import claim_id, settle
 from tests.waiting import until
+
+LOCKS = text("SELECT count(*) FROM pg_locks JOIN durable.workers ON objid = (lock_key & 4294967295)::oid")
 
 
 class Renewal(Workflow[Subscription]):
@@ -64,9 +76,8 @@ def seconds(monkeypatch):
 def fall_silent(runtime, pulse):
     """Let a process lose its connection, and wait until Postgres has noticed and freed its lock."""
     pulse.disconnect()
-    locks = text("SELECT count(*) FROM pg_locks JOIN durable.workers ON objid = (lock_key & 4294967295)::oid")
     with runtime.statement() as conn:
-        until(lambda: conn.execute(locks).scalar() == 0, "its lock is free")
+        until(lambda: conn.execute(LOCKS).scalar() == 0, "its lock is free")
 
 
 def claimed_by(own, workflow):
@@ -269,6 +280,72 @@ def test_a_worker_that_ends_in_good_order_leaves_no_row(runtime, process):
     pulse.leave()
 
     assert known(runtime) == set()
+
+
+class Unreachable(Patient, StubBroker):
+    """A broker that does not answer when a worker ends, and does later."""
+
+    def __init__(self, *errors):
+        super().__init__()
+        self.errors = list(errors)
+
+    def revive(self, broker_id, queues):
+        if self.errors:
+            raise self.errors.pop()
+
+
+@pytest.mark.parametrize("errors", [[], [ConnectionError("away")]])
+def test_a_worker_that_cannot_return_its_messages_is_left_for_a_reaper_to_bury(runtime, process, errors):
+    alone = runtime.settings.model_copy(update={"relay_in_workers": False, "reaper_in_workers": False})
+    own = runtimes.use(Runtime(alone, engine=runtime.engine))
+    broker, life = Unreachable(*errors), WorkerLife()
+    worker = SimpleNamespace(worker_threads=1, consumer_whitelist=None)
+    life.before_worker_boot(broker, worker)
+    until(lambda: known(runtime), "it is known")
+
+    life.after_worker_shutdown(broker, worker)
+
+    assert known(runtime) == ({own.worker} if errors else set())
+    with runtime.statement() as conn:
+        until(lambda: conn.execute(LOCKS).scalar() == 0, "its lock is free")
+
+
+def test_after_an_outage_a_pulse_is_back_before_a_reaper_can_be_sure_of_its_death(process, caplog):
+    own, pulse = process()
+    pulse.disconnect()
+
+    @contextmanager
+    def refuse():
+        raise ConnectionError("away")
+        yield
+
+    own._engine = SimpleNamespace(connect=refuse)
+    loop = pulse.loop()
+    loop.start()
+    until(lambda: len(caplog.records) == 4, "it has failed four times")
+    loop.stop()
+
+    pauses = [float(record.message.split(" in ")[1].split(" s:")[0]) for record in caplog.records]
+    assert max(pauses) <= SURE_AFTER / 2
+
+
+def test_a_message_for_an_unknown_class_is_no_dead_letter_though_the_database_is_away(caplog):
+    def put_back(execution_id):
+        raise ConnectionError("away")
+
+    broker = Unreachable()
+    broker.put_back = put_back
+    broker.add_middleware(CurrentMessage())
+    broker.declare_queue("default")
+    broker.emit_after("process_boot")
+    worker = dramatiq.Worker(broker, worker_threads=1, worker_timeout=50)
+    worker.start()
+    broker.enqueue(message_of(Letter(new_id(), "unknown", "default")))
+    broker.join("default", fail_fast=False)
+    worker.stop()
+
+    assert broker.dead_letters == []
+    assert "could not be put back; its message will be sent again: away" in caplog.text
 
 
 def test_a_worker_is_known_by_where_it_is_and_what_it_has(runtime, process):

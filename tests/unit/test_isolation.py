@@ -106,3 +106,14 @@ def test_who_raises_has_left(threads):
     after = Runner(threads, isolation.alone)
     assert after.inside.wait(SOON)
     after.leave()
+
+
+@pytest.mark.parametrize("way_in", [Isolation.beside_others, Isolation.alone])
+def test_it_is_busy_as_long_as_somebody_is_inside(way_in):
+    isolation = Isolation()
+    assert not isolation.busy
+
+    with way_in(isolation):
+        assert isolation.busy
+
+    assert not isolation.busy

@@ -77,6 +77,15 @@ def test_errors_in_a_row_are_waited_out_for_longer_and_longer_until_a_tick_goes_
     assert waited[1] >= 0.5
 
 
+def test_no_pause_is_longer_than_a_loop_allows(make_loop, caplog):
+    ticks = Ticks(ValueError(), ValueError(), ValueError())
+
+    make_loop(ticks, longest_pause=0.3).start()
+
+    assert ticks.recovered.wait(PATIENCE)
+    assert [record.message.split(" in ")[1].split(" s:")[0] for record in caplog.records] == ["0.25", "0.3", "0.3"]
+
+
 def test_a_loop_whose_rest_raises_goes_on(make_loop):
     ticks = Ticks(rest=1.0)
     rests: list[float] = []
@@ -105,6 +114,16 @@ def test_a_loop_that_was_told_to_stop_ends_out_of_its_sleep(make_loop):
 
     assert not runner.is_alive()
     assert ticks.count == 1
+
+
+def test_a_signal_handler_tells_a_loop_to_stop_though_it_interrupted_that_loop_inside_of_its_event(make_loop):
+    loop = make_loop(Ticks(rest=3600))
+    handler = Thread(target=loop.tell_to_stop, daemon=True)
+
+    with loop._woken._cond:  # as a thread has it that is about to wait, or about to go on
+        handler.start()
+        handler.join(1)
+        assert not handler.is_alive(), "it would wait for what it has interrupted"
 
 
 def test_a_loop_that_was_told_to_stop_ends_out_of_the_pause_after_an_error(make_loop):

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from durable.dev.process import is_running
 from durable.runtime import Runtime
 from durable.settings import Settings
-from tests.acceptance.processes.app import Chain, Later
+from tests.acceptance.processes.app import Chain, Hold, Later
 from tests.acceptance.processes.stage import ROOT, children_of
 from tests.waiting import until
 
@@ -83,6 +83,33 @@ def test_a_supervised_worker_that_is_killed_while_it_begins_is_started_again_soo
     assert another != victim
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
+def test_no_process_works_on_unseen_when_dramatiq_is_killed(stage):
+    command = stage.run_command("durable.cli", "worker", "--processes", "1", "--threads", "2")
+    (orphan,) = until(lambda: workers(stage), "a worker is there")
+    (master,) = children_of(command.process.pid)
+    os.kill(master, signal.SIGKILL)
+
+    until(lambda: not is_running(orphan), "it has ended")
+    until(lambda: workers(stage) - {orphan}, "another one has taken its place")
+
+
+@pytest.mark.slow
+def test_a_second_signal_does_not_wait_for_steps_that_run(stage):
+    command = stage.run_command("durable.cli", "worker", "--processes", "1", "--threads", "2", shutdown_grace="10m")
+    (pid,) = until(lambda: workers(stage), "a worker is there")
+    stage.create(Hold, input=600)
+    until(lambda: stage.began() == 1, "a step runs")
+
+    command.terminate()
+    until(lambda: "Shutting down" in command.told, "the worker knows")
+    assert is_running(pid)
+    command.terminate()
+
+    until(lambda: command.ended and not is_running(pid), "all have ended")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 def test_workers_end_in_good_order_when_their_supervisor_is_killed(stage):
     command = stage.run_command("durable.cli", "worker", "--processes", "2", "--threads", "2")
@@ -116,25 +143,27 @@ import dramatiq
 import durable.actors
 from durable import runtime
 from sqlalchemy.orm import Session
-from tests.acceptance.processes.app import Later, Subject
+from tests.acceptance.processes.app import Hold, Subject
 from tests.waiting import until
 
-for _ in range(2):
+for seconds in (0, 2):  # the second step outlasts the grace of the first worker
     worker = dramatiq.Worker(dramatiq.get_broker(), worker_threads=2)
     worker.start()
     with Session(runtime.current().engine) as session, session.begin():
         session.add(subject := Subject(note=""))
-        workflow = Later.create(subject)
+        workflow = Hold.create(subject, seconds)
     until(lambda: workflow.refresh().state == "finished", "it is finished")
     worker.stop()
 """
 
 
 def test_a_process_may_have_one_worker_after_the_other(stage):
-    ended = subprocess.run([sys.executable, "-c", TWO_WORKERS], env=stage.environment, cwd=ROOT, timeout=100)
+    environment = stage.environment | {"DURABLE_SHUTDOWN_GRACE": "1s"}
+    ended = subprocess.run([sys.executable, "-c", TWO_WORKERS], env=environment, cwd=ROOT, timeout=100)
 
     assert ended.returncode == 0
     assert stage.count("finished") == 2
+    assert stage.rows("SELECT DISTINCT outcome FROM durable.executions") == [("success",)]
     assert workers(stage) == set()
 
 
@@ -175,6 +204,8 @@ def test_dev_brings_servers_and_workers_and_starts_anew_when_code_changes(tmp_pa
         urls = {name: exported(log.read_text(), name.upper()) for name in ("database_url", "redis_url")}
         assert note_of_a_new_thing(tmp_path, urls) == "first"
 
+        (tmp_path / "flows.py").write_text("import there_is_none")
+        until(lambda: "there_is_none" in log.read_text(), "the worker cannot start")
         (tmp_path / "flows.py").write_text(FLOWS.replace("first", "second"))
         until(lambda: log.read_text().count("ready for action") == 2, "the worker has started anew")
         assert note_of_a_new_thing(tmp_path, urls) == "second"

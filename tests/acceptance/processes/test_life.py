@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from tests.acceptance.processes.app import Chain, Deadly, Deaf, Hold, Later, Limited
 from tests.acceptance.processes.loop_app import Loops
@@ -34,6 +35,17 @@ def await_end(worker: WorkerCommand, *, seconds: float) -> float:
     began = time.monotonic()
     until(lambda: worker.ended, "the worker has ended", seconds=seconds)
     return time.monotonic() - began
+
+
+def make_quick(stage: Stage) -> int:
+    """Have the only worker see that steps are quick, so that it fetches more than it has threads for.
+
+    Returns how many workflows that took.
+    """
+    for done in range(8):
+        stage.create(Chain)
+        stage.await_finished(done + 1)
+    return 8
 
 
 def worker_names(stage: Stage, pid: int) -> list[str]:
@@ -147,11 +159,30 @@ def test_a_step_that_kills_its_process_each_time_is_paused_and_the_other_work_go
     stage.assert_sound()
 
 
+# --- beside others
+
+
+@pytest.mark.slow
+def test_steps_do_not_wait_for_a_busy_worker_while_another_has_threads_to_spare(stage, tmp_path):
+    go_on = tmp_path / "go on"
+    workers = [stage.start_worker(threads=4) for _ in range(2)]
+
+    Hold.create_many(stage.subjects(8), str(go_on))
+    until(lambda: stage.began() == 8, "all of them run", seconds=20)  # what waits in a worker, waits for half a minute
+
+    at_work = stage.rows("SELECT pid, count(*) FROM journal GROUP BY pid")
+    assert dict(at_work) == {worker.worker_pid: 4 for worker in workers}
+    go_on.touch()
+    stage.await_finished(8)
+    stage.assert_sound()
+
+
 # --- told to stop
 
 
 def test_a_step_that_ends_within_the_grace_is_recorded_by_the_worker_that_was_told_to_stop(stage):
     worker = stage.start_worker(threads=1)
+    done = make_quick(stage)
     workflow = stage.create(Hold, input=3)
     pid = await_began(stage, workflow)
     waiting = stage.create(Chain)
@@ -168,7 +199,7 @@ def test_a_step_that_ends_within_the_grace_is_recorded_by_the_worker_that_was_to
 
     began = time.monotonic()
     stage.start_worker()
-    stage.await_finished(2)
+    stage.await_finished(done + 2)
     assert time.monotonic() - began < 20, "the messages were in the queue, nobody had to miss them first"
     assert stage.effects(workflow.id) == {"hold": 1, "after": 1}
     stage.assert_sound()
@@ -198,6 +229,7 @@ def test_a_step_that_does_not_end_within_the_grace_is_given_back_as_if_it_had_no
 
 def test_a_worker_ends_in_spite_of_a_step_that_nothing_interrupts_and_gives_back_what_it_had_fetched(stage):
     worker = stage.start_worker(threads=1, shutdown_grace="1s")
+    done = make_quick(stage)
     workflow = stage.create(Deaf, input=60)
     await_began(stage, workflow)
     waiting = stage.create(Chain)
@@ -211,7 +243,7 @@ def test_a_worker_ends_in_spite_of_a_step_that_nothing_interrupts_and_gives_back
     assert_given_back(workflow)
     other = stage.start_worker(threads=2)
     assert await_began(stage, workflow, times=2, seconds=20) == other.worker_pid
-    stage.await_finished(1, seconds=20)
+    stage.await_finished(done + 1, seconds=20)
     assert stage.effects(waiting.id) == DONE
 
 
@@ -231,6 +263,7 @@ def test_a_worker_that_ends_does_not_take_along_the_message_of_what_it_gives_bac
 def test_messages_do_not_wait_with_a_worker_that_was_told_to_stop(stage, tmp_path):
     go_on = tmp_path / "go on"
     worker = stage.start_worker(threads=1)
+    done = make_quick(stage)
     workflow = stage.create(Hold, input=str(go_on))
     await_began(stage, workflow)
     chains = [stage.create(Chain)]
@@ -240,15 +273,36 @@ def test_messages_do_not_wait_with_a_worker_that_was_told_to_stop(stage, tmp_pat
     worker.terminate()
     until(lambda: "Shutting down" in worker.told, "the worker knows")
     chains += [stage.create(Chain) for _ in range(10)]
-    stage.await_finished(len(chains), seconds=10)
+    stage.await_finished(done + len(chains), seconds=10)
 
     assert not worker.ended
     assert workflow.refresh().state == "performing"
     go_on.touch()
-    stage.await_finished(1 + len(chains))
+    stage.await_finished(done + 1 + len(chains))
     assert outcomes(workflow) == [("hold", "success"), ("after", "success")]
     assert [stage.effects(chain.id) for chain in chains] == [DONE] * len(chains)
     stage.assert_sound()
+
+
+def test_a_worker_ends_though_a_claim_of_its_own_waits_for_a_row_that_somebody_has_locked(stage):
+    workflow = stage.create(Chain)
+    with Session(stage.engine) as caller:
+        Chain.get(workflow.id, session=caller).pause()
+        # Postgres may grant the claim when nobody is left to hear of it; its lease is short here.
+        worker = stage.start_worker(threads=1, shutdown_grace="1s", lost_worker_after="2s")
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%claim%'"
+        until(lambda: stage.ask(waiting), "its claim waits")
+
+        worker.terminate()
+        assert await_end(worker, seconds=30) < 15
+
+        assert worker.process.returncode == 0
+        assert stage.rows("SELECT id FROM durable.workers") == []
+        assert stage.redis.llen("dramatiq:default") == 1, "its message is there for another worker"
+        caller.rollback()
+    stage.start_worker()
+    stage.await_finished(1)
+    assert stage.effects(workflow.id) == DONE
 
 
 def assert_given_back(workflow: Any) -> None:
