@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import psycopg
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import InvalidRequestError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 
 from durable import heroes, verdicts
 from durable.errors import SessionMisused
@@ -53,8 +54,8 @@ class StepContext:
         """The session whose writes commit with the step's outcome. It takes a connection when it is first used."""
         if self._session is None:
             self._session = self.runtime.session()
-            event.listen(self._session, "before_commit", self._refuse_commit)
-            event.listen(self._session, "after_begin", self._note_connection)
+            for name, listener in self._listeners:
+                event.listen(self._session, name, listener)
         return self._session
 
     @property
@@ -67,7 +68,10 @@ class StepContext:
 
     @property
     def lost_connection(self) -> bool:
-        """Whether the session's connection broke; other connections of the step's are its own affair."""
+        """Whether the session's connection broke in the middle of its transaction.
+
+        One that it gave back is the pool's to close, and other connections of the step's are its own affair.
+        """
         return self._connection is not None and self._connection.closed
 
     def hero(self) -> Any:
@@ -99,9 +103,23 @@ class StepContext:
             self._session.invalidate()
 
     def close(self) -> None:
-        """Give everything back."""
-        if self._session is not None:
-            self._session.close()
+        """Give everything back; the session itself may be another step's next, from a factory that gives it again."""
+        session = self._session
+        if session is None:
+            return
+        try:
+            session.close()
+        finally:
+            for name, listener in self._listeners:
+                event.remove(session, name, listener)
+
+    @property
+    def _listeners(self) -> tuple[tuple[str, Callable[..., None]], ...]:
+        return (
+            ("before_commit", self._refuse_commit),
+            ("after_begin", self._note_connection),
+            ("after_transaction_end", self._forget_connection),
+        )
 
     def _load_hero(self) -> Any:
         claim = self.claim
@@ -117,6 +135,10 @@ class StepContext:
 
     def _note_connection(self, session: Session, transaction: object, conn: Connection) -> None:
         self._connection = driver_connection(conn)
+
+    def _forget_connection(self, session: Session, transaction: SessionTransaction) -> None:
+        if transaction.parent is None:
+            self._connection = None
 
     def _refuse_commit(self, session: Session) -> None:
         if not self._may_commit and not session.in_nested_transaction():

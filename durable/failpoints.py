@@ -1,6 +1,6 @@
 """Failpoints: places where a test can have this process killed, to see that nothing is lost there.
 
-`DURABLE_FAILPOINTS=settle.before=/some/file` kills the process at that place if it can remove that file, so a file is
+`DURABLE_FAILPOINTS=claim.after=/some/file` kills the process at that place if it can remove that file, so a file is
 one kill, whichever process comes first. Several are separated by commas. Never set it outside of tests.
 """
 

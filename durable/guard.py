@@ -103,11 +103,6 @@ class Guard:
         with self._lock:
             return list(self._watches.values())
 
-    def find(self, token: UUID) -> Watch | None:
-        """Return a claim that is held."""
-        with self._lock:
-            return self._watches.get(token)
-
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
     """Have an exception raised in a thread at its next byte code; None takes back what has not been raised yet."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import psycopg
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 _READ_ONLY = "25006"
-_RETRIABLE = ("08", "40001", "40P01", "57P01", "57P02", "57P03", _READ_ONLY)
+_RETRIABLE = ("08", "40001", "40P01", "57P01", "57P02", "57P03", "57P05", _READ_ONLY)
+_PASSING = ("53", "55P03", "57014")
+"""Short of resources, a lock that was not to be had in time, canceled: of a statement of ours, they pass as well."""
 _MARK = "durable_is_at_fault"
 
 
@@ -24,10 +29,29 @@ def is_transient(error: BaseException) -> bool:
     return error.sqlstate is None or error.sqlstate.startswith(_RETRIABLE)
 
 
+def may_pass(error: BaseException) -> bool:
+    """Tell whether a statement of ours may succeed when it is tried again; a step's own limits are the step's."""
+    if isinstance(error, DBAPIError) and error.orig is not None and may_pass(error.orig):
+        return True
+    passing = isinstance(error, psycopg.OperationalError) and (error.sqlstate or "").startswith(_PASSING)
+    return passing or isinstance(error, PoolTimeout) or is_transient(error)
+
+
+@contextmanager
+def not_the_steps() -> Iterator[None]:
+    """Mark the errors of our own statements that may pass: a step whose body went well does not answer for them."""
+    try:
+        yield
+    except Exception as error:
+        if may_pass(error):
+            setattr(error, _MARK, True)
+        raise
+
+
 def patiently(limit: timedelta) -> Retrying:
-    """Try again while the database is at fault, for so long."""
+    """Try a statement of ours again while that may help, for so long."""
     return Retrying(
-        retry=retry_if_exception(is_transient),
+        retry=retry_if_exception(may_pass),
         stop=stop_after_delay(limit),
         wait=wait_random_exponential(multiplier=0.05, max=1.0),
         reraise=True,
@@ -42,10 +66,13 @@ def watch(engine: Engine) -> None:
 
 def is_at_fault(error: BaseException | None) -> bool:
     """Tell whether an error is a marked one, or was raised because of one."""
-    if error is None:
-        return False
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return hasattr(error, _MARK) or is_at_fault(cause)
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if hasattr(error, _MARK):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
 
 
 def _mark(context: ExceptionContext) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from threading import Event, Timer
+from threading import Event, Lock, Timer
 from typing import Any
 
 import psycopg
@@ -18,7 +18,7 @@ from durable.errors import ClaimLost, SessionAborted, StepNotDefined, StepTimeou
 from durable.failpoints import failpoint
 from durable.failures import describe, describe_both
 from durable.guard import Cause, Interrupted, Watch
-from durable.patience import is_at_fault, is_transient, patiently
+from durable.patience import is_at_fault, is_transient, not_the_steps, patiently
 from durable.policies import Decision, ExceptionPolicy, Handler, Rule
 from durable.post import post
 from durable.runtime import Runtime, driver_connection
@@ -30,6 +30,8 @@ from durable.workflow import Workflow
 
 PATIENCE = 5.0
 """Seconds for which a body that was interrupted may take to end, before its execution is settled without it."""
+PAUSE = 1.0
+"""Seconds between attempts to settle without the body."""
 
 
 class Performance:
@@ -45,6 +47,8 @@ class Performance:
             runtime, claim, may_proceed_without_hero=workflow_class.options.may_proceed_without_hero
         )
         self.workflow = workflow_class._for_step(self.context)
+        self._abandoned = False
+        self._abandoning = Lock()
         watch.abandon = self.abandon
 
     def run(self) -> Settled:
@@ -62,8 +66,17 @@ class Performance:
 
     def abandon(self, cause: Cause) -> None:
         """Settle from another thread, in the place of a body that does not come back; its claim is gone then."""
-        verdict = verdicts.handed_back() if cause is Cause.SHUTDOWN else self._give_up()
-        settled = self._settle_alone(self._plan(verdict), None)
+        self._settle_without_body(verdicts.handed_back() if cause is Cause.SHUTDOWN else self._give_up())
+
+    def _settle_without_body(self, verdict: Verdict) -> None:
+        """Settle; a body that comes back meanwhile waits for what comes of it."""
+        with self._abandoning:
+            try:
+                settled = self._settle_alone(self._plan(verdict), None)
+            except ClaimLost:
+                self._abandoned = True
+                raise
+            self._abandoned = True
         post(self.runtime, [settled.letter])
 
     def _run(self, step: Step) -> Settled:
@@ -73,13 +86,12 @@ class Performance:
             # An interrupt in the middle of a query closes the connection: that is not the database's doing.
             lost = self.context.lost_connection or is_at_fault(error)
             return self._fail(step, error, interrupted=lost and self.watch.cause is None)
-        failpoint("settle.before")
         try:
             return self._settle(verdict, data)
         except ClaimLost:
             raise
         except Exception as error:
-            return self._fail(step, error, interrupted=is_transient(error))
+            return self._fail(step, error, interrupted=is_transient(error) or is_at_fault(error))
 
     def _fail(self, step: Step, error: Exception, *, interrupted: bool) -> Settled:
         """Settle an exception of the body, or of the settle of a body that went well.
@@ -88,6 +100,9 @@ class Performance:
         settle finds nothing to end.
         """
         self._drop_session()
+        with self._abandoning:
+            if self._abandoned:
+                raise ClaimLost(self.claim.execution_id)
         if interrupted:
             return self._settle(self._interrupted(error))
         try:
@@ -138,9 +153,19 @@ class Performance:
 
     def _time_out(self, returned: Event) -> None:
         self.watch.interrupt(Cause.TIMEOUT)
-        if not returned.wait(PATIENCE):
-            self.context.logger.warning("the body does not end, its execution is settled without it")
-            self.abandon(Cause.TIMEOUT)
+        if returned.wait(PATIENCE):
+            return
+        self.context.logger.warning("the body does not end, its execution is settled without it")
+        verdict = self._give_up()
+        while not self._abandoned:
+            try:
+                self._settle_without_body(verdict)
+            except ClaimLost:
+                return
+            except Exception as error:
+                self.context.logger.warning("it cannot be settled yet: %s", error)
+                if returned.wait(PAUSE):
+                    return
 
     def _stopped(self) -> Verdict:
         """Return what an interrupt from outside means."""
@@ -156,8 +181,17 @@ class Performance:
         assert step is not None
         assert step.timeout is not None
         error = StepTimeout(step.name, step.timeout)
+        try:
+            return self._late(step, error)
+        except Exception as second:
+            self._report(error, "always", "pause")
+            failure = describe_both(error, "on_exception", second)
+            return verdicts.raised(failure, Decision("pause"), timed_out=True)
+
+    def _late(self, step: Step, error: StepTimeout) -> Verdict:
         rule = policies.resolve(error, step.policies, self.definition.rules)
         if isinstance(rule.policy, Handler):
+            self._report(error, rule.policy.report, "pause")
             return verdicts.raised(describe(error), Decision("pause"), timed_out=True)
         decision = self._apply(rule.policy, rule, error)
         self._report(error, rule.policy.report, decision.action)
@@ -175,7 +209,7 @@ class Performance:
             return verdicts.skipped("skip_if")
         workflow = self.workflow
         finish(workflow.before_execution())
-        result = finish(workflow.around_execution(lambda: self._call(step)))
+        result = finish(workflow.around_execution(lambda: self._call(step)), apart=True)
         if self.context.flow is None:
             finish(workflow.after_execution())
         return verdicts.completed(self._encode(result, f"the result of step {step.name!r}"))
@@ -317,7 +351,8 @@ class Performance:
         session.flush()
         conn = driver_connection(session.connection())
         try:
-            settled = claims.settle(conn, self.runtime.clock, self.claim, plan, data=data, look=self.runtime.look)
+            with not_the_steps():
+                settled = claims.settle(conn, self.runtime.clock, self.claim, plan, data=data, look=self.runtime.look)
         except psycopg.errors.InFailedSqlTransaction as error:
             raise SessionAborted from error
         if settled is None:
@@ -329,7 +364,7 @@ class Performance:
     def _settle_alone(self, plan: Plan, data: str | None) -> Settled:
         """Settle in one statement; safe to repeat when the database's answer was lost, as the claim fences it."""
         for attempt in patiently(self.runtime.settings.lost_worker_after):
-            with attempt, self.runtime.hot() as conn:
+            with attempt, not_the_steps(), self.runtime.hot() as conn:
                 settled = claims.settle(conn, self.runtime.clock, self.claim, plan, data=data, look=self.runtime.look)
                 if settled is None and attempt.retry_state.attempt_number > 1:
                     settled = claims.left_by(conn, self.claim)

@@ -31,11 +31,12 @@ def post(runtime: Runtime, letters: Iterable[Letter | None], session: Session | 
     if session is None:
         courier.send(known)
         return
+    within = _open_transactions(session)
     if _HELD not in session.info:
         session.info[_HELD] = []
         event.listen(session, "after_commit", _committed)
         event.listen(session, "after_soft_rollback", _rolled_back)
-    within = _open_transactions(session)
+        event.listen(session, "after_transaction_end", _ended)
     session.info[_HELD].extend(_Held(letter, courier, within) for letter in known)
 
 
@@ -50,6 +51,12 @@ def _committed(session: Session) -> None:
 
 def _rolled_back(session: Session, transaction: SessionTransaction) -> None:
     session.info[_HELD] = [one for one in session.info[_HELD] if transaction not in one.within]
+
+
+def _ended(session: Session, transaction: SessionTransaction) -> None:
+    """Drop what a session that was closed without a word has left; what was committed is sent by now."""
+    if transaction.parent is None:
+        session.info[_HELD] = []
 
 
 def _open_transactions(session: Session) -> tuple[SessionTransaction, ...]:

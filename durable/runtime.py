@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import psycopg
 from sqlalchemy import Connection, Engine
-from sqlalchemy.orm import Mapper, Session
+from sqlalchemy.orm import Mapper, Session, scoped_session
 
 from durable.broker import Patient, make_broker
 from durable.clock import Clock
@@ -32,6 +32,12 @@ class Place:
 
     session: Session
     mapper: Mapper[Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Take the session that a `scoped_session` stands for: its events are those of every session of its factory."""
+        given: object = self.session
+        if isinstance(given, scoped_session):
+            object.__setattr__(self, "session", given())
 
     @property
     def open(self) -> bool:

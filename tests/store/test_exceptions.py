@@ -122,6 +122,13 @@ def test_a_run_that_asks_for_another_breaks_the_chain_of_exceptions(subscription
     assert [e.reattempts for e in workflow.history] == [0, 1, 0, 1, 0, 1]
 
 
+def test_an_exception_that_is_its_own_cause_is_for_the_policy_as_well(subscription):
+    error = Declined("no funds")
+    error.__cause__ = error
+
+    assert_ended(perform_next_step(raising(error, on_exception="cancel").create(subscription)), "cancel")
+
+
 def test_the_order_in_which_policies_are_asked(subscription):
     class Layered(Workflow[Subscription]):
         policies = [ExceptionPolicy("skip"), ExceptionPolicy("cancel", matching=KeyError)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from durable import Workflow, step
 from durable.testing import perform_next_step
@@ -151,3 +152,31 @@ def test_what_a_step_creates_before_it_raises_is_never_sent(with_broker, session
     perform_next_step(workflow)
 
     assert (Follow.count(), sent() - before) == (0, set())
+
+
+def test_a_session_that_is_closed_without_a_word_leaves_no_message_behind(with_broker, subscription, sent):
+    session = Session(with_broker.engine)
+    Renewal.create(subscription, session=session)
+    session.close()
+
+    session.execute(text("SELECT 1"))
+    session.commit()
+    session.close()
+
+    assert sent() == set()
+
+
+def test_a_scoped_session_sends_what_it_commits_and_others_of_its_factory_know_nothing_of_it(
+    with_broker, new_subscription, sent
+):
+    factory = sessionmaker(with_broker.engine)
+    scoped = scoped_session(factory)
+    workflow = Renewal.create(new_subscription(), session=scoped)
+    with factory.begin() as other:
+        other.add(Subscription(closed=False, note="", count=0))
+
+    assert sent() == set()
+    scoped.commit()
+    scoped.remove()
+
+    assert sent() == {message(workflow)}

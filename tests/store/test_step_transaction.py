@@ -8,11 +8,13 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import create_engine, func, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.pool import NullPool
 
 from durable import Workflow, reaper, step
 from durable import runtime as runtimes
 from durable.executor import perform
+from durable.runtime import Runtime
 from durable.testing import perform_next_step, speedrun, travel
 from tests.conftest import Subscription
 
@@ -414,6 +416,152 @@ def test_a_step_that_loses_its_connection_each_time_pauses(runtime, subscription
     workflow = speedrun(one_step(always).create(subscription))
 
     assert [e.outcome for e in workflow.history] == ["interrupted", "interrupted", "paused"]
+
+
+@pytest.fixture
+def using(runtime):
+    """Run the steps on an engine that the test makes."""
+    made = []
+
+    def use(*, options="", session_factory=None, **arguments):
+        url = runtime.engine.url.update_query_dict({"options": options} if options else {})
+        made.append(create_engine(url, **arguments))
+        other = Runtime(runtime.settings, engine=made[-1], session_factory=session_factory)
+        other.clock = runtime.clock
+        return runtimes.use(other)
+
+    yield use
+    for engine in made:
+        engine.dispose()
+
+
+def test_an_exception_after_the_heros_connection_was_closed_by_its_pool_is_for_the_policy(using, subscription):
+    class Renewal(Workflow[Subscription]):
+        @step(on_exception="cancel")
+        def act(self):
+            assert self.hero.note == ""
+            raise ValueError("of the body's own")
+
+    using(poolclass=NullPool)
+    workflow = perform_next_step(Renewal.create(subscription))
+
+    assert (workflow.state, [e.outcome for e in workflow.history]) == ("canceled", ["canceled"])
+
+
+def test_an_exception_after_the_body_gave_up_its_transaction_is_for_the_policy(using, subscription):
+    def roll_back_and_raise(self):
+        self.session.execute(text("SELECT 1"))
+        self.session.rollback()
+        self.session.add(Subscription(note="new"))  # begins a transaction, without a connection as yet
+        raise ValueError("of the body's own")
+
+    using(poolclass=NullPool)
+    workflow = perform_next_step(one_step(roll_back_and_raise).create(subscription))
+
+    assert [e.outcome for e in workflow.history] == ["paused"]
+
+
+def test_a_connection_lost_in_the_transaction_runs_the_step_again_whatever_the_body_makes_of_it(runtime, subscription):
+    def make_something_of_it(self):
+        if self.execution.attempt > 1:
+            return
+        pid = self.session.scalar(text("SELECT pg_backend_pid()"))
+        with runtime.engine.connect() as other:
+            other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+        try:
+            self.session.scalar(text("SELECT 7"))
+        except DBAPIError:
+            raise ValueError("no answer") from None
+
+    workflow = speedrun(one_step(make_something_of_it).create(subscription))
+
+    assert [e.outcome for e in workflow.history] == ["interrupted", "success"]
+
+
+def test_a_factory_may_give_the_same_session_again(runtime, using, subscription, reload):
+    class Renewal(Workflow[Subscription]):
+        @step
+        def first(self):
+            self.hero.count += 1
+
+        @step
+        def second(self):
+            self.hero.count += 1
+
+    sessions = scoped_session(sessionmaker(runtime.engine))
+    using(session_factory=sessions)
+    workflow = speedrun(Renewal.create(subscription))
+
+    assert (workflow.state, workflow.reason) == ("finished", None)
+    assert reload(subscription).count == 2
+    sessions().commit()  # nobody refuses it any more
+    sessions.remove()
+
+
+LOCK_WORKFLOW = text("SELECT FROM durable.workflows WHERE id = :id FOR UPDATE")
+LET_GO_SOON = text("SET LOCAL idle_in_transaction_session_timeout = '400ms'")
+
+
+@pytest.fixture
+def rival(runtime):
+    """Lock a workflow's row for so long that others run out of patience, and let the server end it."""
+    engine = create_engine(runtime.engine.url, poolclass=NullPool)
+    held = []
+
+    def lock(workflow_id):
+        held.append(engine.connect())
+        held[-1].execute(LET_GO_SOON)
+        held[-1].execute(LOCK_WORKFLOW, {"id": workflow_id})
+
+    yield lock
+    for conn in held:
+        conn.invalidate()
+        conn.close()
+
+
+@pytest.mark.parametrize("limit", ["lock_timeout", "statement_timeout"])
+def test_a_settle_that_cannot_have_the_row_in_time_is_tried_again_and_the_body_is_not(
+    using, rival, subscription, limit
+):
+    ran = []
+
+    def take_the_row_away(self):
+        ran.append(self.execution.attempt)
+        rival(self.id)
+        return "done"
+
+    using(options=f"-c {limit}=100ms")
+    workflow = perform_next_step(one_step(take_the_row_away).create(subscription))
+
+    assert (workflow.state, [e.result for e in workflow.history], ran) == ("finished", ["done"], [1])
+
+
+def test_a_settle_with_writes_that_cannot_have_the_row_in_time_is_not_for_the_policy(rival, subscription, reload):
+    class Renewal(Workflow[Subscription]):
+        @step(on_exception="fail")
+        def act(self):
+            self.hero.count += 1
+            if self.execution.attempt == 1:
+                self.session.execute(text("SET LOCAL lock_timeout = '100ms'"))
+                rival(self.id)
+
+    workflow = speedrun(Renewal.create(subscription))
+
+    assert (workflow.state, [e.outcome for e in workflow.history]) == ("finished", ["interrupted", "success"])
+    assert reload(subscription).count == 1
+
+
+def test_a_lock_that_the_body_itself_cannot_have_in_time_is_for_its_policy(rival, subscription):
+    class Renewal(Workflow[Subscription]):
+        @step(on_exception="fail")
+        def act(self):
+            self.session.execute(text("SET LOCAL lock_timeout = '100ms'"))
+            rival(self.id)
+            self.session.execute(LOCK_WORKFLOW, {"id": self.id})
+
+    workflow = perform_next_step(Renewal.create(subscription))
+
+    assert (workflow.state, [e.outcome for e in workflow.history]) == ("failed", ["failed"])
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated(runtime, subscription, monkeypatch):

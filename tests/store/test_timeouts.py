@@ -6,15 +6,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
+from threading import Event, Timer, current_thread
 
+import psycopg
 import pytest
-from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
+from dramatiq.asyncio import EventLoopThread, get_event_loop_thread, set_event_loop_thread
 from sqlalchemy import text
+from tenacity.wait import wait_base
 
 from durable import ExceptionPolicy, StepConfigurationError, Workflow, on_exception, performance, step
+from durable.performance import Performance
 from durable.testing import perform_next_step, speedrun
 from tests.conftest import Subscription
+from tests.waiting import until
 
 SHORT = "100ms"
 LONG = 30.0
@@ -268,6 +275,90 @@ def test_an_async_body_is_canceled_where_it_awaits_and_its_clean_up_ends_before_
     assert reload(subscription).note == ""
 
 
+@pytest.mark.usefixtures("_some_loop")
+@pytest.mark.parametrize("interrupt", [SystemExit, KeyboardInterrupt])
+def test_an_interrupt_of_an_async_body_s_own_leaves_the_loop_to_other_steps(subscription, new_subscription, interrupt):
+    class Renewal(Workflow[Subscription]):
+        @step(timeout="5s")
+        async def act(self):
+            if self.input == "leave":
+                raise interrupt
+            return "done"
+
+    with pytest.raises(interrupt):
+        perform_next_step(Renewal.create(subscription, "leave"))
+    other = perform_next_step(Renewal.create(new_subscription()))
+
+    worker = get_event_loop_thread()
+    assert worker is None or worker.loop.is_running()
+    assert (other.state, other.history[0].result) == ("finished", "done")
+
+
+@pytest.mark.usefixtures("_event_loop")
+def test_a_loop_that_ends_under_an_async_body_is_the_steps_exception(subscription):
+    class Renewal(Workflow[Subscription]):
+        @step
+        async def act(self):
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(lambda *_: None)  # it would complain that this task is never finished
+            loop.stop()
+            await asyncio.sleep(LONG)
+
+    workflow = perform_next_step(Renewal.create(subscription))
+
+    assert (workflow.state, workflow.history[0].error_class) == ("paused", "RuntimeError")
+    assert "the event loop ended" in workflow.history[0].error_message
+
+
+@pytest.mark.usefixtures("_some_loop")
+def test_an_async_hook_around_an_async_body_ends_with_it_also_when_the_time_is_up(subscription):
+    seen = []
+
+    class Renewal(Workflow[Subscription]):
+        async def around_execution(self, run):
+            try:
+                await asyncio.sleep(0)
+                return run()
+            finally:
+                seen.append("hook")
+
+        @step(timeout="10s")
+        async def quick(self):
+            await asyncio.sleep(0)
+            return "done"
+
+        @step(timeout=SHORT, on_exception="skip")
+        async def slow(self):
+            try:
+                await asyncio.sleep(LONG)
+            finally:
+                seen.append("body")
+
+    workflow = Renewal.create(subscription)
+    began = time.monotonic()
+    speedrun(workflow)
+
+    assert time.monotonic() - began < LONG / 3
+    assert [(e.outcome, e.result) for e in workflow.history] == [("success", "done"), ("timed_out", None)]
+    assert seen == ["hook", "body", "hook"]
+
+
+@pytest.mark.usefixtures("_event_loop")
+def test_an_async_hook_around_a_body_that_blocks_keeps_no_other_coroutine_waiting(subscription):
+    class Renewal(Workflow[Subscription]):
+        async def around_execution(self, run):
+            return run()
+
+        @step
+        def act(self):
+            elsewhere = asyncio.run_coroutine_threadsafe(asyncio.sleep(0, "done"), get_event_loop_thread().loop)
+            return elsewhere.result(LONG / 3)
+
+    workflow = perform_next_step(Renewal.create(subscription))
+
+    assert [execution.result for execution in workflow.history] == ["done"]
+
+
 def test_an_error_before_the_time_is_up_is_that_error(subscription):
     class Renewal(Workflow[Subscription]):
         @step(timeout="10s", on_exception="skip")
@@ -318,14 +409,14 @@ def test_a_body_that_nothing_interrupts_is_settled_without_it_and_what_it_does_l
     subscription, reload, monkeypatch, caplog, action, state
 ):
     monkeypatch.setattr(performance, "PATIENCE", 0.1)
-    deaf = 1.0
+    deaf_for = 1.0
     seen = []
 
     class Renewal(Workflow[Subscription]):
         @step(timeout=SHORT, on_exception=action)
         def act(self):
             self.hero.note = "written too late"
-            time.sleep(deaf)
+            time.sleep(deaf_for)
             seen.append(workflow.refresh().state)
 
     workflow = Renewal.create(subscription)
@@ -334,13 +425,14 @@ def test_a_body_that_nothing_interrupts_is_settled_without_it_and_what_it_does_l
 
     ended = workflow.history[0]
     assert (ended.outcome, ended.error_class) == ("timed_out", STEP_TIMEOUT)
-    assert ended.finished_at - ended.started_at < timedelta(seconds=deaf)
+    assert ended.finished_at - ended.started_at < timedelta(seconds=deaf_for)
     assert workflow.state == state
     assert reload(subscription).note == ""
     assert "the body does not end, its execution is settled without it" in caplog.text
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1, "one error, one report"
 
 
-def test_a_deaf_body_s_handler_cannot_be_asked_so_the_workflow_pauses(subscription, monkeypatch):
+def test_a_deaf_body_s_handler_cannot_be_asked_so_the_workflow_pauses(subscription, monkeypatch, caplog):
     monkeypatch.setattr(performance, "PATIENCE", 0.1)
     asked = []
 
@@ -356,6 +448,91 @@ def test_a_deaf_body_s_handler_cannot_be_asked_so_the_workflow_pauses(subscripti
     workflow = perform_next_step(Renewal.create(subscription))
 
     assert (workflow.state, workflow.history[0].outcome) == ("paused", "timed_out")
+    assert asked == []
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1, "one error, one report"
+
+
+@contextmanager
+def performed_elsewhere(workflow, end):
+    """Perform the next step in another thread, and set the end of its body at last."""
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(perform_next_step, type(workflow).get(workflow.id))
+        try:
+            yield
+        finally:
+            end.set()
+        done.result(LONG)
+
+
+def deaf(end, **options):
+    """Make a workflow whose body nothing interrupts until the end is set."""
+
+    class Deaf(Workflow[Subscription]):
+        @step(timeout=SHORT, **options)
+        def act(self):
+            end.wait(LONG)
+
+    return Deaf
+
+
+def fail_in_timers(monkeypatch, times):
+    """Let the database be away for a time limit's thread, which is seen by an event, and not for the body's."""
+    settle = Performance._settle_alone
+    failed = Event()
+
+    def settle_or_fail(self, plan, data):
+        nonlocal times
+        if isinstance(current_thread(), Timer) and times:
+            times -= 1
+            failed.set()
+            raise psycopg.OperationalError("the database is away")
+        return settle(self, plan, data)
+
+    monkeypatch.setattr(performance, "PATIENCE", 0.1)
+    monkeypatch.setattr(Performance, "_settle_alone", settle_or_fail)
+    return failed
+
+
+class BrokenWait(wait_base):
+    """A wait strategy that raises."""
+
+    def __call__(self, retry_state):
+        raise ZeroDivisionError("in the wait strategy")
+
+
+def test_a_policy_that_raises_about_a_deaf_body_pauses_it(subscription, monkeypatch):
+    monkeypatch.setattr(performance, "PATIENCE", 0.1)
+    end = Event()
+    workflow = deaf(end, on_exception=ExceptionPolicy("reattempt", wait=BrokenWait())).create(subscription)
+
+    with performed_elsewhere(workflow, end):
+        until(lambda: workflow.refresh().state == "paused", "the workflow is paused while its body runs")
+
+    ended = workflow.history[0]
+    assert (ended.outcome, ended.error_class) == ("timed_out", STEP_TIMEOUT)
+    assert "in the wait strategy" in ended.error_message
+
+
+def test_a_deaf_body_is_given_up_when_the_database_is_back(subscription, monkeypatch):
+    monkeypatch.setattr(performance, "PAUSE", 0.05)
+    fail_in_timers(monkeypatch, times=3)
+    end = Event()
+    workflow = deaf(end, on_exception="fail").create(subscription)
+
+    with performed_elsewhere(workflow, end):
+        until(lambda: workflow.refresh().state == "failed", "the workflow has failed while its body runs")
+
+    assert [execution.outcome for execution in workflow.history] == ["timed_out"]
+
+
+def test_a_deaf_body_that_comes_back_before_it_is_given_up_is_settled_as_any_other(subscription, monkeypatch):
+    monkeypatch.setattr(performance, "PAUSE", LONG)
+    failed = fail_in_timers(monkeypatch, times=1)
+    workflow = deaf(failed, on_exception="fail").create(subscription)
+
+    perform_next_step(workflow)
+
+    assert (workflow.state, [e.outcome for e in workflow.history]) == ("failed", ["timed_out"])
 
 
 @pytest.mark.parametrize("wrong", [0, -1, "soon", "-5s", timedelta(0), timedelta(seconds=-1), float("nan"), True, []])
