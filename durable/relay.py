@@ -9,7 +9,7 @@ from durable.broker import Patient, required_broker
 from durable.courier import RING_WITHIN
 from durable.failpoints import failpoint
 from durable.loops import Loop
-from durable.runtime import Runtime
+from durable.runtime import Runtime, driver_connection
 from durable.store import outbox
 
 log = logging.getLogger("durable.relay")
@@ -30,9 +30,8 @@ def send_due(runtime: Runtime, broker: Patient, *, limit: int = BATCH) -> int:
     A crash between send and commit sends it twice, never not at all.
     """
     with runtime.engine.begin() as conn:
-        letters = outbox.take_due(
-            conn, runtime.clock, limit=limit, again=AGAIN, stuck=runtime.settings.stuck_scheduled_after
-        )
+        stuck = runtime.settings.stuck_scheduled_after
+        letters = outbox.take_due(driver_connection(conn), runtime.clock, limit=limit, again=AGAIN, stuck=stuck)
         if letters:
             broker.deliver(letters)
             failpoint("relay.before_commit")

@@ -1,14 +1,16 @@
-"""The outbox: messages not yet taken. A row stays until its execution is claimed."""
+"""The outbox: messages not yet taken. A row stays until its execution is claimed.
+
+What a relay asks every second is not prepared: a plan made while the outbox was empty reads it from end to end.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import cache
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from sqlalchemy import Connection, Select, TextClause, any_, case, delete, func, literal, select, text
+from sqlalchemy import Connection, Select, any_, case, delete, func, literal, select
 from sqlalchemy.dialects.postgresql import insert
 
 from durable.clock import Clock
@@ -16,10 +18,10 @@ from durable.schema import executions, outbox, workers, workflows
 from durable.states import ExecutionState, WorkflowState
 from durable.store.rows import Letter
 
-_TAKE = f"""
+TAKE_DUE = f"""
 WITH due AS (
     SELECT execution_id, name, queue, priority, sends, due_at FROM durable.outbox
-    WHERE due_at <= {{now}} ORDER BY due_at, priority, execution_id LIMIT :limit FOR UPDATE SKIP LOCKED
+    WHERE due_at <= {{now}} ORDER BY due_at, priority, execution_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), found AS MATERIALIZED (
     SELECT due.*, (SELECT e.scheduled_for FROM durable.executions e
                    WHERE e.id = due.execution_id AND e.state = '{ExecutionState.SCHEDULED}') AS scheduled_for
@@ -30,41 +32,34 @@ WITH due AS (
 ), sent AS (
     UPDATE durable.outbox
     SET sends = least(sends + 1, 32000),
-        due_at = {{now}} + least(CAST(:again AS interval) * power(2, least(sends, 20)), CAST(:stuck AS interval))
+        due_at = {{now}} + least(%(again)s * power(2, least(sends, 20)), %(stuck)s)
     WHERE execution_id = ANY(ARRAY(SELECT execution_id FROM found WHERE scheduled_for IS NOT NULL))
 )
 SELECT execution_id, name, queue, CASE WHEN due_at <= scheduled_for THEN 0 ELSE least(sends + 1, 32000) END AS sends,
-       scheduled_for < {{now}} - CAST(:stuck AS interval) AS stuck
+       scheduled_for < {{now}} - %(stuck)s AS stuck
 FROM found WHERE scheduled_for IS NOT NULL ORDER BY due_at, priority, execution_id
 """
-
-
 NEXT_DUE_IN = "SELECT min(due_at) - {now} FROM durable.outbox"
 
 
-@cache
-def _take(now: str) -> TextClause:
-    return text(_TAKE.format(now=now))
-
-
-def take_due(conn: Connection, clock: Clock, *, limit: int, again: timedelta, stuck: timedelta) -> list[Letter]:
+def take_due(
+    conn: psycopg.Connection[Any], clock: Clock, *, limit: int, again: timedelta, stuck: timedelta
+) -> list[Letter]:
     """Return messages that are due, in the order of their due times, and put off their next look.
 
     One that nobody has sent yet has no `sends`. A message is looked at again after `again`, twice that, and so on, at
     most `stuck`. Rows that other relays hold are passed over, and rows whose execution is gone are dropped.
     """
-    rows = conn.execute(_take(clock.sql), {"limit": limit, "again": again, "stuck": stuck})
+    values = {"limit": limit, "again": again, "stuck": stuck}
+    rows = conn.execute(TAKE_DUE.format(now=clock.sql), values, prepare=False)
     return [
-        Letter(row.execution_id, row.name, row.queue, sends=row.sends, regardless=row.stuck and row.sends > 1)
-        for row in rows
+        Letter(execution_id, name, queue, sends=sends, regardless=late and sends > 1)
+        for execution_id, name, queue, sends, late in rows
     ]
 
 
 def next_due_in(conn: psycopg.Connection[Any], clock: Clock) -> timedelta | None:
-    """Return how long it is until the relay must look, None if no message waits.
-
-    Not prepared: a plan that was made while the outbox was empty reads it from end to end.
-    """
+    """Return how long it is until the relay must look, None if no message waits."""
     row = conn.execute(NEXT_DUE_IN.format(now=clock.sql), prepare=False).fetchone()
     return row and row[0]
 

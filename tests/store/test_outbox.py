@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from durable import Workflow, relay, step
+from durable.runtime import driver_connection
 from durable.store import outbox
 from durable.store.rows import Letter
 from durable.testing import travel
@@ -242,7 +243,8 @@ def test_a_claim_takes_the_message_away(with_broker, subscription):
 def test_two_relays_share_what_is_due(with_broker, new_subscription):
     Renewal.create_many([new_subscription() for _ in range(20)], wait="1m")
     travel(minutes=2)
-    with with_broker.engine.begin() as first, with_broker.engine.begin() as second:
+    with with_broker.engine.begin() as one_relay, with_broker.engine.begin() as other_relay:
+        first, second = driver_connection(one_relay), driver_connection(other_relay)
         arguments = {"limit": 15, "again": timedelta(seconds=30), "stuck": timedelta(minutes=15)}
         one = outbox.take_due(first, with_broker.clock, **arguments)
         other = outbox.take_due(second, with_broker.clock, **arguments)

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, select, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.orm import Session
 
 from durable import relay
@@ -110,11 +110,11 @@ def test_a_million_that_wait_for_next_month_cost_rows_and_nothing_else(stage):
 def explain_relay(stage: Stage, statistics: str) -> None:
     """Show how the relay's statements are executed, and see that they are quick."""
     for due in (0, 10):
-        plan, took = explained(stage, take_due(stage), due=due)
+        plan, took = explained(stage, outbox.TAKE_DUE, due=due)
         say(f"\ntake_due with {due} due, statistics {statistics}: {took:.3f} ms\n{outline(plan)}")
         assert goes_by_index(plan)
         assert took < QUICK
-    plan, took = explained(stage, (outbox.NEXT_DUE_IN.format(now=stage.runtime.clock.sql), None))
+    plan, took = explained(stage, outbox.NEXT_DUE_IN)
     say(f"next_due_in, statistics {statistics}: {took:.3f} ms\n{outline(plan)}")
     assert goes_by_index(plan)
     assert took < QUICK
@@ -272,29 +272,12 @@ def rows_read(stage: Stage) -> int:
 
 # --- the relay's statements, explained
 
-Question = tuple[str, Any]
-"""A statement and its parameters, as they arrive at the driver."""
 
-
-def take_due(stage: Stage) -> Question:
-    """Return what the relay asks, as SQLAlchemy makes it."""
-    seen: list[Question] = []
-
-    def note(conn: Any, cursor: Any, statement: str, parameters: Any, context: Any, executemany: bool) -> None:
-        seen.append((statement, parameters))
-
+def explained(stage: Stage, statement: str, *, due: int = 0, times: int = 20) -> tuple[dict[str, Any], float]:
+    """Return the plan of a statement of the relay's, and the milliseconds it takes: the median."""
+    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.format(now=stage.runtime.clock.sql)}"
     stuck = stage.runtime.settings.stuck_scheduled_after
-    with stage.engine.connect() as conn:
-        event.listen(conn, "before_cursor_execute", note)
-        outbox.take_due(conn, stage.runtime.clock, limit=relay.BATCH, again=relay.AGAIN, stuck=stuck)
-    (only,) = seen
-    return only
-
-
-def explained(stage: Stage, question: Question, *, due: int = 0, times: int = 20) -> tuple[dict[str, Any], float]:
-    """Return the plan of a statement, and the milliseconds it takes: the median."""
-    statement, values = question
-    explain = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
+    values = {"limit": relay.BATCH, "again": relay.AGAIN, "stuck": stuck}
     found = []
     for _ in range(times):
         with stage.engine.connect() as conn:  # rolled back at its end, so that each time the same is due
