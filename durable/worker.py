@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -116,8 +117,12 @@ class WorkerLife(Middleware):
         self._farewell: Loop | None = None
 
     def after_process_boot(self, broker: Any) -> None:
-        """Check that the database fits, before there are threads that would keep a process from ending."""
-        end_with_parent()
+        """Check that the database fits, before there are threads that would keep a process from ending.
+
+        Dramatiq's command is not outlived: a process of its logs into a pipe that nobody reads then, and may stumble over
+        that where it should end.
+        """
+        end_with_parent(signal.SIGKILL)
         _check_schema(runtime.current())
 
     def before_worker_boot(self, broker: Any, worker: DramatiqWorker) -> None:
