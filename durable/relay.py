@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 
 from durable.broker import Patient, required_broker
 from durable.courier import RING_WITHIN
@@ -19,7 +20,6 @@ AGAIN = timedelta(seconds=30)
 """When a message that was sent and not taken is looked at again; then after twice that, and so on."""
 LOOK = 1.0
 """Seconds after which the relay looks whether the broker still has its messages."""
-
 HELD = 0.05
 """Seconds after which the relay looks again where what is due is held by somebody's open transaction."""
 
@@ -49,21 +49,22 @@ def drain(runtime: Runtime) -> int:
     return total
 
 
+def look(runtime: Runtime, broker: Patient) -> float:
+    """Send a batch of what is due, and return for how many seconds there is nothing to do."""
+    _look_after(runtime, broker)
+    sent = send_due(runtime, broker)
+    if sent == BATCH:
+        return 0.0
+    with runtime.hot() as conn:
+        due_in = outbox.next_due_in(conn, runtime.clock)
+    seconds = (RING_WITHIN if due_in is None else due_in).total_seconds()
+    return HELD if seconds <= 0 and not sent else min(LOOK, seconds)
+
+
 def relay_loop(runtime: Runtime) -> Loop:
     """Return the loop that sends what is due: it sleeps until the next message is due, or somebody rings."""
     broker = required_broker(runtime.broker)
-
-    def tick() -> float:
-        _look_after(runtime, broker)
-        sent = send_due(runtime, broker)
-        if sent == BATCH:
-            return 0.0
-        with runtime.hot() as conn:
-            due_in = outbox.next_due_in(conn, runtime.clock)
-        seconds = (RING_WITHIN if due_in is None else due_in).total_seconds()
-        return HELD if seconds <= 0 and not sent else min(LOOK, seconds)
-
-    return Loop("relay", tick, rest=broker.await_ring)
+    return Loop("relay", partial(look, runtime, broker), rest=broker.await_ring)
 
 
 def _look_after(runtime: Runtime, broker: Patient) -> None:

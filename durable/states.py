@@ -53,10 +53,15 @@ class Outcome(StrEnum):
 
 
 class StopRequest(StrEnum):
-    """What a caller asked for while a step was running; it is done when the step ends."""
+    """What a caller asked for while a step was running."""
 
     PAUSE = "pause"
     CANCEL = "cancel"
+
+    @property
+    def when(self) -> str:
+        """When it is done: a pause lets the step end, a cancel interrupts it."""
+        return "when the step ends" if self is StopRequest.PAUSE else "within about a second, by interrupting the step"
 
 
 TERMINAL = (

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
 
 from durable.descent import end_with_parent
 
@@ -93,14 +92,15 @@ class Supervisor:
         command += ["-Q", *queues] if queues else []
         self._children = [Child(command, os.environ) for _ in range(processes)]
         self._watched = watched
-        self._stopping = Event()
+        self._told_to_stop = False
 
     def run(self) -> int:
         """Supervise, and return the exit code: that of a worker which can never start, else 0."""
         code = 0
         changes = _Changes(self._watched)
         with self._signals():
-            while not self._stopping.wait(_LOOK_EVERY):
+            while not self._told_to_stop:
+                time.sleep(_LOOK_EVERY)
                 code = self._look()
                 if code in MISCONFIGURED:
                     break
@@ -112,11 +112,11 @@ class Supervisor:
         return code if code in MISCONFIGURED else 0
 
     def stop(self) -> None:
-        """Have everything end: gracefully the first time, at once the second time."""
-        if self._stopping.is_set():
+        """Have everything end: gracefully the first time, at once the second time; safe in a signal handler."""
+        if self._told_to_stop:
             for child in self._children:
                 child.kill()
-        self._stopping.set()
+        self._told_to_stop = True
 
     def _look(self) -> int:
         for child in self._children:

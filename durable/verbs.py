@@ -137,7 +137,7 @@ def pause(reason: str | None) -> Act:
 
 
 def cancel(reason: str | None) -> Act:
-    """End the workflow; a running step ends first, and nothing follows it."""
+    """End the workflow; a running step is interrupted, and nothing follows it."""
 
     def do(scene: Scene) -> None:
         if scene.row.state is WorkflowState.PERFORMING:
@@ -214,7 +214,7 @@ def begin_at(scene: Scene, verb: str, step: str) -> None:
 def _request(scene: Scene, verb: str, request: StopRequest, reason: str | None) -> None:
     asked = scene.row.stop_requested
     if asked is request or asked is StopRequest.CANCEL:
-        raise scene.refuse(verb, f"a {asked} has been asked for and is done when its running step ends")
+        raise scene.refuse(verb, f"a {asked} has been asked for, which is done {asked.when}")
     workflows.request_stop(scene.conn, scene.id, request, reason)
 
 

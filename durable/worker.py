@@ -119,8 +119,8 @@ class WorkerLife(Middleware):
     def after_process_boot(self, broker: Any) -> None:
         """Check that the database fits, before there are threads that would keep a process from ending.
 
-        Dramatiq's command is not outlived: a process of its logs into a pipe that nobody reads then, and may stumble over
-        that where it should end.
+        Dramatiq's command is not outlived: a process of its own logs into a pipe that nobody reads then, and may
+        stumble over that where it should end.
         """
         end_with_parent(signal.SIGKILL)
         _check_schema(runtime.current())

@@ -133,7 +133,7 @@ class BlockingConsumer(_RedisConsumer):
 
     def _await_message(self) -> None:
         """Sleep until the queue has a message, which is moved from its head to its head: it stays where it is."""
-        if self.queued_message_ids and self._holds_delayed:
+        if self._holds_delayed and self._hands.held(self.queue_name):
             Event().wait(min(BLOCK, self.timeout / 1000))  # it holds delayed messages, whose time may come
             return
         came = self.broker.client.blmove(self._list, self._list, BLOCK, "LEFT", "LEFT")
@@ -147,7 +147,6 @@ class BlockingConsumer(_RedisConsumer):
             log.error("a message in queue %s cannot be read and is dropped: %.200r", self.queue_name, data)
             self.broker.discard(self.queue_name, data)
             return None
-        self.queued_message_ids.add(message.message_id)
         self._hands.take(self.queue_name, _key(message))
         return MessageProxy(message)
 

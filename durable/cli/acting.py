@@ -150,15 +150,11 @@ def _attempt(id: str, do: Verb) -> Deed:
 
 
 def _became(verb: str, deed: Deed) -> str:
-    if deed.state == "performing" and verb in _WHEN:
-        return f"is performing a step: {_WHEN[verb]}"
+    from durable.states import StopRequest
+
+    if deed.state == "performing" and verb in tuple(StopRequest):
+        return f"is performing a step: the {verb} is done {StopRequest(verb).when}"
     return f"is {deed.state}"
-
-
-_WHEN = {
-    "pause": "the pause is done when the step ends",
-    "cancel": "the cancel interrupts it within about a second",
-}
 
 
 def _read_wait(text: str | None) -> Any:

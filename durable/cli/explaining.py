@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from durable.cli.errors import in_one_line
 from durable.cli.output import console, many, moment, span, state_text, styled
 from durable.cli.situation import Situation
-from durable.states import StopRequest, WorkflowState
+from durable.states import WorkflowState
 from durable.store.rows import Execution
 from durable.store.statistics import WorkerRow
 
@@ -143,15 +143,9 @@ def _performing(s: Situation, e: Explanation) -> None:
     else:
         _add_lost(s, e, worker)
     if s.row.stop_requested is not None:
-        e.why.append(f"A {s.row.stop_requested} was asked for; {_WHEN[s.row.stop_requested]}.")
+        e.why.append(f"A {s.row.stop_requested} was asked for; it is done {s.row.stop_requested.when}.")
     if not e.do:
         e.do.append("wait until the step ends; a `timeout` of the step limits that")
-
-
-_WHEN = {
-    StopRequest.PAUSE: "it is done when the step ends",
-    StopRequest.CANCEL: "it interrupts the step within about a second, or as soon as a call into C returns",
-}
 
 
 def _add_lost(s: Situation, e: Explanation, worker: WorkerRow | None) -> None:

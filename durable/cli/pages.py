@@ -14,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from durable.cli.output import console, moment, short_names, span, state_text, styled, table, visible
-from durable.states import StopRequest
 from durable.store.rows import AuditEntry, Execution, WorkflowRow
 
 _HEADINGS = ("id", "class", "hero", "state", "step", "age")
@@ -22,10 +21,6 @@ _REASON = "reason"
 _ID, _GAP = 36, 2
 _SHORTEST = 20
 _JSON_LINES = 12
-_WHEN = {
-    StopRequest.PAUSE: "done when the running step ends",
-    StopRequest.CANCEL: "interrupts the running step",
-}
 
 
 def print_list(rows: Sequence[WorkflowRow], now: datetime, *, more: bool) -> None:
@@ -130,7 +125,7 @@ def _labelled(row: WorkflowRow, now: datetime) -> list[tuple[str, Text | str | N
         ("class", f"{row.name}, version {row.version}"),
         ("hero", row.hero_type and f"{row.hero_type}:{row.hero_key}"),
         ("state", state_text(row.state)),
-        ("asked for", row.stop_requested and f"{row.stop_requested}, {_WHEN[row.stop_requested]}"),
+        ("asked for", row.stop_requested and f"{row.stop_requested}, done {row.stop_requested.when}"),
         ("reason", row.reason),
         ("step", row.step),
         ("queue", f"{row.queue}, priority {row.priority}"),

@@ -39,9 +39,6 @@ class Held:
     stop_reason: str | None
 
 
-_NOBODYS = UUID(int=0)
-"""Stands in for no token: Postgres believes that `= ANY` of nothing implies all else, and takes any index for it."""
-
 _REGISTER = """
 INSERT INTO durable.workers (id, host, pid, lock_key, broker_id, queues, classes, started_at, seen_at)
 VALUES (%(id)s, %(host)s, %(pid)s, %(lock_key)s, %(broker_id)s, %(queues)s, %(classes)s, {now}, {now})
@@ -55,11 +52,11 @@ WITH seen AS (
 ), held AS (
     SELECT e.id, e.claim, e.lease_until, w.stop_requested, w.stop_reason
     FROM durable.executions e JOIN durable.workflows w ON w.id = e.workflow_id
-    WHERE e.worker = (SELECT id FROM seen) AND e.lease_until IS NOT NULL AND e.claim = ANY(%(tokens)s)
+    WHERE e.worker = (SELECT id FROM seen) AND e.lease_until IS NOT NULL
+      AND e.claim IN (SELECT unnest(%(tokens)s::uuid[]))
 ), expiring AS (
     SELECT id FROM durable.executions
-    WHERE id = ANY(ARRAY(SELECT id FROM held)) AND claim = ANY(%(tokens)s)
-      AND lease_until < {now} + %(lease)s * 0.7
+    WHERE id = ANY(ARRAY(SELECT id FROM held)) AND lease_until < {now} + %(lease)s * 0.7
     FOR NO KEY UPDATE SKIP LOCKED
 ), extended AS (
     UPDATE durable.executions SET lease_until = {now} + %(lease)s WHERE id = ANY(ARRAY(SELECT id FROM expiring))
@@ -101,7 +98,7 @@ def beat(
 
     None means that the worker was taken for dead.
     """
-    values = {"worker": worker, "tokens": list(tokens) or [_NOBODYS], "lease": lease}
+    values = {"worker": worker, "tokens": list(tokens), "lease": lease}
     with conn.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(_BEAT.format(now=clock.sql), values, prepare=False).fetchall()
     return [Held(*row) for row in rows if row[0] is not None] if rows else None
@@ -111,7 +108,7 @@ def silent(conn: Connection[Any], clock: Clock, *, silence: timedelta, long_sile
     """Return workers without a sign of life whose lock is free, or that have been silent for very long."""
     values = {"silence": silence, "long_silence": long_silence}
     with conn.cursor(row_factory=class_row(Worker)) as cursor:
-        return cursor.execute(_SILENT.format(now=clock.sql), values).fetchall()
+        return cursor.execute(_SILENT.format(now=clock.sql), values, prepare=False).fetchall()
 
 
 def bury(conn: Connection[Any], clock: Clock, worker: str, *, silence: timedelta) -> bool:

@@ -164,7 +164,7 @@ def test_retry_runs_an_ended_workflow_again_from_a_step(subscription):
     ("verb", "becomes", "says"),
     [
         ("pause", "paused", "the pause is done when the step ends"),
-        ("cancel", "canceled", "the cancel interrupts it within about a second"),
+        ("cancel", "canceled", "the cancel is done within about a second, by interrupting the step"),
     ],
 )
 def test_a_running_step_ends_first_and_the_command_says_how(runtime, subscription, verb, becomes, says):

@@ -241,22 +241,16 @@ def test_a_running_step_is_told_with_its_worker(runtime, subscription, worker):
     assert do.startswith("wait until the step ends")
 
 
-def test_a_stop_that_was_asked_for_is_told(runtime, subscription, worker):
+@pytest.mark.parametrize(
+    ("verb", "when"), [("pause", "when the step ends"), ("cancel", "within about a second, by interrupting the step")]
+)
+def test_a_stop_that_was_asked_for_is_told_with_when_it_is_done(runtime, subscription, worker, verb, when):
     workflow = Voyage.create(subscription)
     claim(runtime, workflow)
     worker()
-    workflow.pause()
+    getattr(workflow, verb)()
 
-    assert "A pause was asked for; it is done when the step ends." in explained(workflow)[0]
-
-
-def test_a_cancel_that_was_asked_for_interrupts_the_step(runtime, subscription, worker):
-    workflow = Voyage.create(subscription)
-    claim(runtime, workflow)
-    worker()
-    workflow.cancel()
-
-    assert "A cancel was asked for; it interrupts the step within about a second" in explained(workflow)[0]
+    assert f"A {verb} was asked for; it is done {when}." in explained(workflow)[0]
 
 
 def test_a_lost_worker_keeps_its_claim_until_the_lease_runs_out(runtime, subscription, worker):

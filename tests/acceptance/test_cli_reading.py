@@ -228,7 +228,7 @@ def test_a_large_value_is_cut_for_people_and_whole_for_programs(runtime):
 
 @pytest.mark.parametrize(
     ("verb", "says"),
-    [("pause", "pause, done when the running step ends"), ("cancel", "cancel, interrupts the running step")],
+    [("pause", "pause, done when the step ends"), ("cancel", "cancel, done within about a second, by interrupting")],
 )
 def test_a_step_that_runs_shows_what_was_asked_of_it(runtime, verb, says):
     workflow = Sowing.create(None)
